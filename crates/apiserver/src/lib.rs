@@ -1,0 +1,1 @@
+//! What is desired, and who may say so?

@@ -1,0 +1,1 @@
+//! Are its processes running?

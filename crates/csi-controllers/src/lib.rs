@@ -1,0 +1,1 @@
+//! Does the volume exist, attached, in the right size?

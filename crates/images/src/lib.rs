@@ -1,0 +1,1 @@
+//! Where do its files come from?

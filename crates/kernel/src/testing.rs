@@ -1,0 +1,40 @@
+//! What tests that need root, a program or a kernel feature ask first. A skipped test is named and counted.
+
+use std::io::Write;
+
+/// The file that collects skipped tests, one `name<TAB>reason` line each; set by `cargo xtask test`.
+pub const SKIP_FILE: &str = "TRINE_SKIPPED_TESTS";
+
+/// Says that `test` could not run, and why. The caller returns right after.
+pub fn skip(test: &str, reason: &str) {
+    eprintln!("SKIPPED {test}: {reason}");
+    if let Some(path) = std::env::var_os(SKIP_FILE)
+        && let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path)
+    {
+        let _ = writeln!(file, "{test}\t{reason}");
+    }
+}
+
+/// True if the test may go on: it runs as root.
+#[must_use]
+pub fn root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skip(test, "needs root");
+    }
+    root
+}
+
+/// True if the test may go on: `program` is on PATH (or in a sbin folder).
+#[must_use]
+pub fn program(test: &str, program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let found = path
+        .split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .any(|dir| std::path::Path::new(dir).join(program).is_file());
+    if !found {
+        skip(test, &format!("needs the program {program}"));
+    }
+    found
+}

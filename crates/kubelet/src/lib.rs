@@ -1,0 +1,1 @@
+//! Is this node's share of it true?

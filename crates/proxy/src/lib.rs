@@ -1,0 +1,1 @@
+//! Does its Service find it?

@@ -1,0 +1,2 @@
+//! Trine.
+fn main() {}

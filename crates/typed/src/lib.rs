@@ -1,0 +1,20 @@
+//! Kubernetes objects as Rust types, for the edge only: controllers, scheduler, kubelet, proxy, CLI.
+//! The API server and the store work on dynamic JSON and never depend on this crate.
+//!
+//! - [`api`] the types of the release that Trine serves, and `kube`'s client and runtime
+//! - [`client`] a client over TLS from a kubeconfig
+//! - [`event`] posting an Event as the parts of Kubernetes do
+//! - [`conditions`] setting a status condition
+
+pub mod client;
+pub mod conditions;
+pub mod event;
+
+/// The crates behind the types.
+pub mod api {
+    pub use k8s_openapi;
+    pub use kube;
+}
+
+pub use k8s_openapi;
+pub use kube;

@@ -1,0 +1,1 @@
+//! Which plane holds this Pod up?
