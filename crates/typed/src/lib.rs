@@ -4,11 +4,13 @@
 //! - [`api`] the types of the release that Trine serves, and `kube`'s client and runtime
 //! - [`client`] a client over TLS from a kubeconfig
 //! - [`event`] posting an Event as the parts of Kubernetes do
+//! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`conditions`] setting a status condition
 
 pub mod client;
 pub mod conditions;
 pub mod event;
+pub mod mirror;
 
 /// The crates behind the types.
 pub mod api {
