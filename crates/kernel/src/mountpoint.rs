@@ -1,0 +1,255 @@
+//! Single mounts, as a storage driver makes them: a device on a folder, a bind of it elsewhere; and the mount
+//! table to read back what is there.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags};
+
+/// Stacked mounts that [`unmount_all`] takes off one path before it gives up.
+const MAX_STACKED: u32 = 64;
+
+/// A call about a mount that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} {path}")]
+pub struct MountError {
+    /// What was tried.
+    pub call: String,
+    /// The mount point.
+    pub path: PathBuf,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounted {
+    /// Device number of the file system, `(major, minor)`.
+    pub device: (u32, u32),
+    /// Which folder or file of the file system is mounted.
+    pub root: PathBuf,
+    /// Where.
+    pub target: PathBuf,
+    /// The mount's own options (`ro`, `noexec`, ...).
+    pub options: Vec<String>,
+    /// File system type.
+    pub fs_type: String,
+    /// What was mounted, as the mounter named it.
+    pub source: PathBuf,
+}
+
+impl Mounted {
+    /// True if this mount may only be read through.
+    #[must_use]
+    pub fn readonly(&self) -> bool {
+        self.options.iter().any(|o| o == "ro")
+    }
+}
+
+/// Everything mounted in this mount namespace, oldest first.
+///
+/// # Errors
+/// [`MountError`] if the table cannot be read.
+pub fn mounted() -> Result<Vec<Mounted>, MountError> {
+    let path = Path::new("/proc/self/mountinfo");
+    let bytes = std::fs::read(path).map_err(|source| MountError {
+        call: "read".to_owned(),
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(bytes.split(|b| *b == b'\n').filter_map(parse_line).collect())
+}
+
+fn parse_line(line: &[u8]) -> Option<Mounted> {
+    let mut fields = line.split(|b| *b == b' ');
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let device = text(fields.nth(2)?);
+    let (major, minor) = device.split_once(':')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let root = unescape(fields.next()?);
+    let target = unescape(fields.next()?);
+    let options = text(fields.next()?).split(',').map(str::to_owned).collect();
+    // Optional fields end at a lone dash.
+    fields.by_ref().find(|f| *f == b"-")?;
+    let fs_type = text(fields.next()?);
+    let source = unescape(fields.next()?);
+    Some(Mounted { device, root, target, options, fs_type, source })
+}
+
+/// Undoes the kernel's `\ooo` escapes of blanks and backslashes.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|d| std::str::from_utf8(d).ok());
+        match octal.and_then(|d| u8::from_str_radix(d, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Mounts `device` with `fs_type` on the folder `target`. `options` are mount(8) options: those that the kernel
+/// takes as flags become flags, the others go to the file system.
+///
+/// # Errors
+/// [`MountError`].
+pub fn mount_device(
+    device: &Path,
+    target: &Path,
+    fs_type: &str,
+    options: &[String],
+) -> Result<(), MountError> {
+    let (flags, data) = split_options(options);
+    let error = |source| MountError {
+        call: format!("mount {} ({fs_type}, options \"{}\") on", device.display(), options.join(",")),
+        path: target.to_owned(),
+        source,
+    };
+    let data = CString::new(data)
+        .map_err(|_| error(io::Error::new(io::ErrorKind::InvalidInput, "an option holds a NUL byte")))?;
+    rustix::mount::mount(device, target, fs_type, flags, data.as_c_str()).map_err(|e| error(e.into()))
+}
+
+/// Mounts the folder or file `source` on the existing `target` as well, for reading only if `readonly`.
+///
+/// # Errors
+/// [`MountError`]; nothing stays mounted then.
+pub fn bind(source: &Path, target: &Path, readonly: bool) -> Result<(), MountError> {
+    let error = |call: &str, e: rustix::io::Errno| MountError {
+        call: format!("{call} {} on", source.display()),
+        path: target.to_owned(),
+        source: e.into(),
+    };
+    rustix::mount::mount_bind(source, target).map_err(|e| error("bind", e))?;
+    if readonly {
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        if let Err(e) = rustix::mount::mount_remount(target, flags, "") {
+            let _ = rustix::mount::unmount(target, UnmountFlags::DETACH);
+            return Err(error("make read-only the bind of", e));
+        }
+    }
+    Ok(())
+}
+
+/// Takes everything off `target` that is mounted there, also what is stacked. Nothing mounted, or no such path,
+/// is success. `lazy` also takes off what is in use: it goes when its last user does.
+///
+/// # Errors
+/// [`MountError`], with `EBUSY` if it is in use and not `lazy`.
+pub fn unmount_all(target: &Path, lazy: bool) -> Result<(), MountError> {
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() } | UnmountFlags::NOFOLLOW;
+    for _ in 0..MAX_STACKED {
+        match rustix::mount::unmount(target, flags) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => return Ok(()),
+            Err(e) => {
+                return Err(MountError {
+                    call: "umount".to_owned(),
+                    path: target.to_owned(),
+                    source: e.into(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Splits mount(8) options into the kernel's flags and the text for the file system.
+fn split_options(options: &[String]) -> (MountFlags, String) {
+    let mut flags = MountFlags::empty();
+    let mut data: Vec<&str> = Vec::new();
+    for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
+        match option {
+            "defaults" | "rw" | "suid" | "dev" | "exec" | "async" => {}
+            "ro" => flags |= MountFlags::RDONLY,
+            "nosuid" => flags |= MountFlags::NOSUID,
+            "nodev" => flags |= MountFlags::NODEV,
+            "noexec" => flags |= MountFlags::NOEXEC,
+            "sync" => flags |= MountFlags::SYNCHRONOUS,
+            "dirsync" => flags |= MountFlags::DIRSYNC,
+            "noatime" => flags |= MountFlags::NOATIME,
+            "nodiratime" => flags |= MountFlags::NODIRATIME,
+            "relatime" => flags |= MountFlags::RELATIME,
+            "strictatime" => flags |= MountFlags::STRICTATIME,
+            "lazytime" => flags |= MountFlags::LAZYTIME,
+            other => data.push(other),
+        }
+    }
+    (flags, data.join(","))
+}
+
+/// The device number of what `path` lies on, `(major, minor)`.
+///
+/// # Errors
+/// [`MountError`] if `path` cannot be looked at: `ENOTCONN`, `ESTALE` and `EIO` speak of a dead mount.
+pub fn device_of(path: &Path) -> Result<(u32, u32), MountError> {
+    let stat = rustix::fs::stat(path.as_os_str().as_bytes()).map_err(|e| MountError {
+        call: "stat".to_owned(),
+        path: path.to_owned(),
+        source: e.into(),
+    })?;
+    Ok((rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_mountinfo_line_is_read_with_its_escapes_and_optional_fields() {
+        let line =
+            br"36 35 98:0 /a\040b /mnt\011x\134 ro,noatime master:1 shared:2 - ext3 /dev/root rw,errors=x";
+        let entry = parse_line(line).unwrap();
+        assert_eq!(entry.device, (98, 0));
+        assert_eq!(entry.root, Path::new("/a b"));
+        assert_eq!(entry.target, Path::new("/mnt\tx\\"));
+        assert!(entry.readonly());
+        assert_eq!((entry.fs_type.as_str(), entry.source.as_path()), ("ext3", Path::new("/dev/root")));
+        assert_eq!(parse_line(b"36 35 98:0 / /x rw shared:2"), None);
+    }
+
+    #[test]
+    fn options_become_flags_where_the_kernel_has_one() {
+        let options = ["ro,noatime".to_owned(), "nouuid".to_owned(), "discard".to_owned(), "rw".to_owned()];
+        let (flags, data) = split_options(&options);
+        assert_eq!(flags, MountFlags::RDONLY | MountFlags::NOATIME);
+        assert_eq!(data, "nouuid,discard");
+    }
+
+    #[test]
+    fn a_bind_is_seen_and_taken_off_even_when_stacked() {
+        if !testing::root("a_bind_is_seen_and_taken_off_even_when_stacked") {
+            return;
+        }
+        struct Unmount(PathBuf);
+        impl Drop for Unmount {
+            fn drop(&mut self) {
+                let _ = unmount_all(&self.0, true);
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        std::fs::create_dir(&from).unwrap();
+        std::fs::create_dir(&to).unwrap();
+        let _guard = Unmount(to.clone());
+        let count = || mounted().unwrap().iter().filter(|m| m.target == to).count();
+        bind(&from, &to, false).unwrap();
+        bind(&from, &to, true).unwrap();
+        assert_eq!(count(), 2);
+        assert!(std::fs::write(to.join("x"), "").is_err(), "the upper bind is read-only");
+        unmount_all(&to, false).unwrap();
+        unmount_all(&to, false).unwrap();
+        assert_eq!(count(), 0);
+    }
+}
