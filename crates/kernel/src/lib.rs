@@ -1,11 +1,19 @@
 //! What does Linux say? The only crate with `unsafe`, netlink, mounts and other syscalls.
 //!
+//! - [`exec`] runs a program with input, output and a deadline
 //! - [`filesystem`] making, recognising, measuring and growing file systems
 //! - [`loopdev`] block devices made of files
 //! - [`mountpoint`] single mounts of a storage driver, and what is mounted now
+//! - [`netlink`] links, addresses, routes and neighbours
+//! - [`netns`] network namespaces: made, pinned, opened, entered by one-shot threads
+//! - [`sysctl`] the files of `/proc/sys`
 //! - [`testing`] what tests that need root ask first
 
+pub mod exec;
 pub mod filesystem;
 pub mod loopdev;
 pub mod mountpoint;
+pub mod netlink;
+pub mod netns;
+pub mod sysctl;
 pub mod testing;

@@ -1,0 +1,27 @@
+//! Links, addresses, routes and neighbours over a synchronous `NETLINK_ROUTE` socket.
+//!
+//! - [`Route`] the socket, in the calling thread's namespace or another one; its methods are the verbs
+//! - [`Request`] one change, built purely; [`Route::run`] sends many of them in one datagram
+//! - [`Link`], [`Veth`], [`LinkChange`] links as they are, are made and are changed
+//! - [`Cidr`], [`Address`], [`RouteEntry`], [`Neighbour`] what is on them
+//! - [`NetlinkError`] keeps the errno, the kernel's own words and the object
+
+mod addr;
+mod cidr;
+mod error;
+mod link;
+mod link_change;
+mod neigh;
+mod route;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use addr::Address;
+pub use cidr::{Cidr, CidrError};
+pub use error::NetlinkError;
+pub use link::{Link, LinkId, Mac, MacError};
+pub use link_change::{LinkChange, Veth, VethPeer};
+pub use neigh::Neighbour;
+pub use route::{MAIN_TABLE, RouteEntry, RouteKind, Scope, TRINE_PROTOCOL};
+pub use socket::{Request, Route};

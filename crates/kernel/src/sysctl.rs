@@ -1,0 +1,61 @@
+//! The files of `/proc/sys`. Keys below `net` are those of the calling thread's network namespace; for another one
+//! use [`crate::netns::Netns::run`].
+
+use std::io;
+use std::path::PathBuf;
+
+/// A sysctl that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("sysctl {key}: cannot {call}")]
+pub struct SysctlError {
+    /// The key in path form (`net/ipv4/ip_forward`).
+    pub key: String,
+    /// `read` or `write`.
+    pub call: &'static str,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+fn path(key: &str) -> PathBuf {
+    PathBuf::from("/proc/sys").join(key)
+}
+
+/// The value of `key`, in path form (`net/ipv4/conf/eth0.1/forwarding`: names of links may hold dots).
+///
+/// # Errors
+/// [`SysctlError`].
+pub fn read(key: &str) -> Result<String, SysctlError> {
+    std::fs::read_to_string(path(key))
+        .map(|value| value.trim_end().to_owned())
+        .map_err(|source| SysctlError { key: key.to_owned(), call: "read", source })
+}
+
+/// Sets `key` to `value`.
+///
+/// # Errors
+/// [`SysctlError`].
+pub fn write(key: &str, value: &str) -> Result<(), SysctlError> {
+    std::fs::write(path(key), value).map_err(|source| SysctlError {
+        key: key.to_owned(),
+        call: "write",
+        source,
+    })
+}
+
+/// Sets `key` to `value` unless it has it. Works where `/proc/sys` is read-only but already right.
+///
+/// # Errors
+/// [`SysctlError`].
+pub fn ensure(key: &str, value: &str) -> Result<(), SysctlError> {
+    if read(key).is_ok_and(|now| now == value) { Ok(()) } else { write(key, value) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn reads_and_names_the_key_that_is_missing() {
+        assert!(super::read("kernel/ostype").unwrap().contains("Linux"));
+        let error = super::read("net/none").unwrap_err();
+        assert_eq!(error.to_string(), "sysctl net/none: cannot read");
+    }
+}
