@@ -1,0 +1,7 @@
+//! Which images there are: the rules for names, and the file that several processes share.
+
+mod file;
+mod plan;
+
+pub(crate) use file::IndexFile;
+pub(crate) use plan::{Found, Index, Record};
