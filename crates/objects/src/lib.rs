@@ -1,1 +1,13 @@
 //! What is a Kubernetes object?
+//!
+//! Pure knowledge about objects as JSON values: no I/O, no clock, no state.
+//!
+//! - [`names`] what may be a name
+//! - [`resources`] the table of served resources: names, verbs, subresources
+//! - [`selector`] label and field selectors
+//! - [`patch`] the ways to change an object by a patch
+
+pub mod names;
+pub mod patch;
+pub mod resources;
+pub mod selector;
