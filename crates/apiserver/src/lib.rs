@@ -1,1 +1,5 @@
 //! What is desired, and who may say so?
+//!
+//! - [`kinds`] what is particular to each kind: defaults, validation, columns
+
+pub mod kinds;
