@@ -6,6 +6,7 @@
 //! - [`mountpoint`] single mounts of a storage driver, and what is mounted now
 //! - [`netlink`] links, addresses, routes and neighbours
 //! - [`netns`] network namespaces: made, pinned, opened, entered by one-shot threads
+//! - [`nft`] nftables: transactions and reading back
 //! - [`overlay`] read-only layers under one writable folder
 //! - [`sysctl`] the files of `/proc/sys`
 //! - [`testing`] what tests that need root ask first
@@ -16,6 +17,7 @@ pub mod loopdev;
 pub mod mountpoint;
 pub mod netlink;
 pub mod netns;
+pub mod nft;
 pub mod overlay;
 pub mod sysctl;
 pub mod testing;
