@@ -6,13 +6,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::FilesystemError;
+use serde::{Deserialize, Serialize};
+
 use super::program::{self, ProgramError};
 
 /// The time that making a file system may take: seconds even for terabytes, but a busy disk may be slow.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A file system that we can make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// XFS: grows while mounted, allocates lazily.
     Xfs,

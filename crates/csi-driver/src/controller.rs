@@ -1,0 +1,153 @@
+//! The controller's acts: making, attaching, growing and removing volumes.
+
+use trine_contracts::csi;
+use trine_kernel::loopdev;
+
+use crate::driver::Driver;
+use crate::error::Cause;
+use crate::observe::Observed;
+use crate::plan::volume::{self as plan, Create};
+use crate::record::{Content, State, Volume};
+use crate::request::{self, Access, Asked, required};
+use crate::size::Range;
+
+impl Driver {
+    /// `CreateVolume`: the record, the file, the record as ready.
+    pub(crate) fn create(&self, request: &csi::CreateVolumeRequest) -> Result<Volume, Cause> {
+        let id = request::volume_id(&request.name)?;
+        let access = Access::read(&request.volume_capabilities)?;
+        let range = Range::read(request.capacity_range.as_ref())?;
+        request::check_parameters(request.parameters.keys())?;
+        request::check_parameters(request.mutable_parameters.keys())?;
+        if request.volume_content_source.is_some() {
+            return Err(Cause::Invalid(
+                "volumes from a snapshot or another volume are not offered".to_owned(),
+            ));
+        }
+        request::check_topology(request.accessibility_requirements.as_ref(), &self.config.node_id)?;
+        if let Some(kind) = access.filesystem {
+            kind.available()?;
+        }
+        let _guard = self.locks.take(&id)?;
+        let fresh = self.pool.promise(|volumes, space| {
+            match plan::create(volumes.get(&id), range, access, space, &self.config.node_id)? {
+                Create::Existing => Ok(None),
+                Create::New(bytes) => Ok(Some(Volume {
+                    id: id.clone(),
+                    name: request.name.clone(),
+                    bytes,
+                    state: State::Creating,
+                    content: Content::Untouched,
+                    access,
+                    published: None,
+                })),
+            }
+        })?;
+        if let Some(volume) = fresh {
+            self.pool.shape(&volume)?;
+            self.pool.put(&Volume { state: State::Ready, ..volume })?;
+        }
+        self.pool.get(&id)
+    }
+
+    /// `DeleteVolume`; absent is success.
+    pub(crate) fn delete(&self, id: &str) -> Result<(), Cause> {
+        required(id, "volume_id")?;
+        let _guard = self.locks.take(id)?;
+        let Some(volume) = self.pool.all().remove(id) else { return Ok(()) };
+        if let Some(there) = &volume.published {
+            return Err(Cause::Precondition(format!("it is attached to node {}", there.node)));
+        }
+        self.let_go(id)?;
+        self.pool.remove(&volume)
+    }
+
+    /// `ControllerPublishVolume`: writes the fence.
+    pub(crate) fn attach(&self, request: &csi::ControllerPublishVolumeRequest) -> Result<(), Cause> {
+        required(&request.volume_id, "volume_id")?;
+        required(&request.node_id, "node_id")?;
+        let asked = Asked::read(request.volume_capability.as_ref())?;
+        if request.readonly {
+            return Err(Cause::Invalid("attaching for reading only is not offered".to_owned()));
+        }
+        let _guard = self.locks.take(&request.volume_id)?;
+        let volume = self.pool.get(&request.volume_id)?;
+        self.pool.promise(|volumes, _| {
+            let attached = volumes.values().filter(|v| v.published.is_some()).count();
+            let (node, ours) = (&request.node_id, &self.config.node_id);
+            let fence = plan::publish(&volume, node, asked.block, ours, attached, self.config.max_volumes)?;
+            Ok(fence.map(|fence| Volume { published: Some(fence), ..volume }))
+        })?;
+        Ok(())
+    }
+
+    /// `ControllerUnpublishVolume`: drops the fence, once nothing is mounted any more. An unknown volume or node
+    /// is success, or the caller could never finish.
+    pub(crate) fn detach(&self, id: &str, node: &str) -> Result<(), Cause> {
+        required(id, "volume_id")?;
+        let _guard = self.locks.take(id)?;
+        let Ok(volume) = self.pool.get(id) else { return Ok(()) };
+        let fenced = volume.published.as_ref().is_some_and(|there| node.is_empty() || there.node == node);
+        if !fenced {
+            return Ok(());
+        }
+        self.let_go(id)?;
+        self.pool.put(&Volume { published: None, ..volume })
+    }
+
+    /// `ControllerExpandVolume`: the record, then the file and the device. Gives the size.
+    pub(crate) fn expand(&self, request: &csi::ControllerExpandVolumeRequest) -> Result<Volume, Cause> {
+        required(&request.volume_id, "volume_id")?;
+        let range = request
+            .capacity_range
+            .as_ref()
+            .ok_or_else(|| Cause::Invalid("no capacity_range".to_owned()))
+            .and_then(|range| Range::read(Some(range)))?;
+        if request.volume_capability.is_some() {
+            Asked::read(request.volume_capability.as_ref())?;
+        }
+        let _guard = self.locks.take(&request.volume_id)?;
+        let volume = self.pool.get(&request.volume_id)?;
+        if volume.bytes >= range.required {
+            return if volume.bytes <= range.limit {
+                self.follow(&volume).map(|()| volume)
+            } else {
+                Err(Cause::Size(format!("it has {} already and cannot shrink", crate::Bytes(volume.bytes))))
+            };
+        }
+        let bytes = range.choose()?;
+        let grown = Volume { bytes, ..volume.clone() };
+        self.pool.promise(|_, space| {
+            plan::fits(bytes, bytes - volume.bytes, space, &self.config.node_id)?;
+            Ok(Some(grown.clone()))
+        })?;
+        self.follow(&grown)?;
+        Ok(grown)
+    }
+
+    /// Makes image and device as large as the record says.
+    fn follow(&self, volume: &Volume) -> Result<(), Cause> {
+        self.pool.shape(volume)?;
+        let observed = Observed::now(self.pool.dir())?;
+        match observed.device(&self.pool.image(&volume.id)) {
+            Some(device) => Ok(loopdev::refresh_size(&device.device)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Detaches a device of volume `id` that is left over.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if the volume is still mounted or bound somewhere.
+    fn let_go(&self, id: &str) -> Result<(), Cause> {
+        let image = self.pool.image(id);
+        let observed = Observed::now(self.pool.dir())?;
+        for device in observed.attached.iter().filter(|a| a.backing_file == image) {
+            if let Some(place) = observed.places(&device.device).first() {
+                return Err(Cause::Precondition(format!("it is still mounted at {}", place.display())));
+            }
+            loopdev::detach(device)?;
+        }
+        Ok(())
+    }
+}

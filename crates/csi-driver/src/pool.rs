@@ -1,0 +1,232 @@
+//! The volumes on disk: records in memory and beside their images, one owner at a time.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use trine_kernel::filesystem;
+
+use crate::error::Cause;
+use crate::plan::volume::Space;
+use crate::record::{self, State, Volume};
+
+/// How long a pool that another process is about to leave is waited for.
+const HANDOVER: Duration = Duration::from_secs(5);
+
+/// The pool folder. Dropping it lets the next owner in.
+#[derive(Debug)]
+pub struct Pool {
+    dir: PathBuf,
+    limit: Option<u64>,
+    volumes: Mutex<BTreeMap<String, Volume>>,
+    _lock: File,
+}
+
+impl Pool {
+    /// Opens or makes the pool at `dir`, waiting a little for another owner to leave. `limit` bounds the sum of
+    /// all sizes, bytes.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if another process keeps it; what the file system said.
+    pub fn open(dir: &Path, limit: Option<u64>) -> Result<Self, Cause> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(Cause::file("create", dir))?;
+        let dir = dir.canonicalize().map_err(Cause::file("resolve", dir))?;
+        let lock = own(&dir)?;
+        let volumes = record::read_all(&dir).map_err(Cause::file("list", &dir))?;
+        Ok(Self { dir, limit, volumes: Mutex::new(volumes), _lock: lock })
+    }
+
+    /// The folder, without links.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file behind volume `id`.
+    #[must_use]
+    pub fn image(&self, id: &str) -> PathBuf {
+        self.dir.join(format!("{id}.img"))
+    }
+
+    /// The record of a volume that is ready for use.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn get(&self, id: &str) -> Result<Volume, Cause> {
+        let volume = self.lock().get(id).filter(|v| v.state == State::Ready).cloned();
+        volume.ok_or_else(|| Cause::NoVolume(id.to_owned()))
+    }
+
+    /// All records, in whichever state.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<String, Volume> {
+        self.lock().clone()
+    }
+
+    /// Writes `volume` to disk, then to memory.
+    ///
+    /// # Errors
+    /// What the file system said; the caller must not act then.
+    pub fn put(&self, volume: &Volume) -> Result<(), Cause> {
+        self.put_locked(&mut self.lock(), volume)
+    }
+
+    /// Writes what `decide` makes of all records and the space there is, so that two calls never promise the
+    /// same bytes. `None` changes nothing.
+    ///
+    /// # Errors
+    /// What `decide` or the file system said.
+    pub fn promise(
+        &self,
+        decide: impl FnOnce(&BTreeMap<String, Volume>, Space) -> Result<Option<Volume>, Cause>,
+    ) -> Result<Option<Volume>, Cause> {
+        let mut volumes = self.lock();
+        let space = self.space_of(&volumes)?;
+        let decided = decide(&volumes, space)?;
+        if let Some(volume) = &decided {
+            self.put_locked(&mut volumes, volume)?;
+        }
+        Ok(decided)
+    }
+
+    /// Makes the image of `volume`, or changes its size. New bytes read as zero and take no space.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn shape(&self, volume: &Volume) -> Result<(), Cause> {
+        let path = self.image(&volume.id);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(Cause::file("create", &path))?;
+        file.set_len(volume.bytes).map_err(Cause::file("size", &path))?;
+        file.sync_all().map_err(Cause::file("sync", &path))
+    }
+
+    /// Removes image and record of `volume`, whatever is left of them.
+    ///
+    /// # Errors
+    /// What the file system said; a repetition goes on from there.
+    pub fn remove(&self, volume: &Volume) -> Result<(), Cause> {
+        self.put(&Volume { state: State::Deleting, ..volume.clone() })?;
+        let path = self.image(&volume.id);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Cause::file("remove", &path)(e));
+            }
+            _ => {}
+        }
+        record::remove(&self.dir, &volume.id).map_err(Cause::file("remove the record of", &path))?;
+        self.lock().remove(&volume.id);
+        Ok(())
+    }
+
+    /// The pool's figures.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn space(&self) -> Result<Space, Cause> {
+        self.space_of(&self.lock())
+    }
+
+    fn space_of(&self, volumes: &BTreeMap<String, Volume>) -> Result<Space, Cause> {
+        let disk = filesystem::usage(&self.dir)?;
+        let (mut promised, mut unwritten) = (0_u64, 0_u64);
+        for volume in volumes.values() {
+            let written = std::fs::metadata(self.image(&volume.id)).map_or(0, |m| m.blocks() * 512);
+            promised = promised.saturating_add(volume.bytes);
+            unwritten = unwritten.saturating_add(volume.bytes.saturating_sub(written));
+        }
+        let limit = self.limit.unwrap_or(u64::MAX);
+        Ok(Space {
+            whole: disk.total_bytes.min(limit),
+            left: disk.available_bytes.saturating_sub(unwritten).min(limit.saturating_sub(promised)),
+        })
+    }
+
+    fn put_locked(&self, volumes: &mut BTreeMap<String, Volume>, volume: &Volume) -> Result<(), Cause> {
+        record::write(&self.dir, volume).map_err(Cause::file("write the record in", &self.dir))?;
+        volumes.insert(volume.id.clone(), volume.clone());
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Volume>> {
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the pool's lock file.
+fn own(dir: &Path) -> Result<File, Cause> {
+    let path = dir.join("lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(Cause::file("open", &path))?;
+    let since = Instant::now();
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) if since.elapsed() < HANDOVER => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let text = format!("the pool {} belongs to another running driver", dir.display());
+                return Err(Cause::Precondition(text));
+            }
+            Err(e) => return Err(Cause::file("lock", &path)(e.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::volume::tests::volume;
+
+    #[test]
+    fn a_pool_has_one_owner_and_keeps_its_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::open(dir.path(), Some(4 << 30)).unwrap();
+        let one = volume("one");
+        pool.put(&one).unwrap();
+        pool.shape(&one).unwrap();
+        assert_eq!(pool.space().unwrap().left, 3 << 30);
+        let path = dir.path().to_owned();
+        let next = std::thread::spawn(move || Pool::open(&path, None).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!next.is_finished(), "the pool has an owner");
+        drop(pool);
+        let pool = next.join().unwrap();
+        assert_eq!(pool.get("one").unwrap(), one);
+        pool.remove(&one).unwrap();
+        pool.remove(&one).unwrap();
+        assert!(matches!(pool.get("one"), Err(Cause::NoVolume(_))));
+        let mut left: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["lock"]);
+    }
+
+    #[test]
+    fn a_broken_record_spoils_neither_the_start_nor_its_data() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("v.json"), "{").unwrap();
+        std::fs::write(dir.path().join("v.img"), "data").unwrap();
+        let pool = Pool::open(dir.path(), None).unwrap();
+        assert!(pool.all().is_empty());
+        assert_eq!(std::fs::read(dir.path().join("v.img")).unwrap(), b"data");
+    }
+}

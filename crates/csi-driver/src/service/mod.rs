@@ -1,0 +1,13 @@
+//! The gRPC side: each call in a step span, on a blocking thread, with its error as a status.
+//!
+//! - `identity`, `controller`, `node` the three services of CSI
+//! - `registrar` the kubelet's plugin registration
+
+mod controller;
+mod identity;
+mod node;
+mod registrar;
+mod run;
+
+pub use registrar::Registrar;
+pub use run::Service;
