@@ -1,1 +1,23 @@
-//! What follows from what is desired?
+//! What follows from what is desired? One folder per controller: `plan.rs` decides purely, `mod.rs` watches and acts.
+//!
+//! - [`namespace`] empties namespaces that are being deleted
+//! - [`namespace_defaults`] the `default` ServiceAccount and `kube-root-ca.crt` of every namespace
+//! - [`node_ipam`] a Pod range for every node
+//! - [`endpoint_slice`] which Pods stand behind which Service
+//! - [`volume_binder`] which volume belongs to which claim
+//! - [`volume_protection`] claims in use and bound volumes are not removed
+//! - [`attach_detach`] which volume is attached to which node
+//! - [`pod_gc`] Pods of vanished nodes
+//! - [`frame`] the loop that they share
+
+pub mod attach_detach;
+pub mod endpoint_slice;
+pub mod frame;
+pub mod namespace;
+pub mod namespace_defaults;
+pub mod node_ipam;
+pub mod pod_gc;
+pub mod volume_binder;
+pub mod volume_protection;
+
+pub use frame::{Config, ControllerError, run};

@@ -9,6 +9,7 @@
 //! - [`nft`] nftables: transactions and reading back
 //! - [`overlay`] read-only layers under one writable folder
 //! - [`sysctl`] the files of `/proc/sys`
+//! - [`terminal`] raw mode and size of the terminal of a command
 //! - [`testing`] what tests that need root ask first
 
 pub mod exec;
@@ -20,4 +21,5 @@ pub mod netns;
 pub mod nft;
 pub mod overlay;
 pub mod sysctl;
+pub mod terminal;
 pub mod testing;

@@ -1,1 +1,15 @@
-//! On which node?
+//! On which node? Upstream's extension points and plugin names, as pure functions over a snapshot.
+//!
+//! - [`snapshot`] what is known: nodes with their Pods, claims, volumes, classes
+//! - [`framework`] the filters and scores of all plugins, and the sentence that says why no node fits
+//! - [`plugins`] one file each
+//! - [`queue`] when a Pod that did not fit is tried again
+//! - [`cycle`] watches, decides, binds
+
+pub mod cycle;
+pub mod framework;
+pub mod plugins;
+pub mod queue;
+pub mod snapshot;
+
+pub use cycle::{Config, SchedulerError, run};

@@ -2,11 +2,13 @@
 //! The API server and the store work on dynamic JSON and never depend on this crate.
 //!
 //! - [`api`] the types of the release that Trine serves, and `kube`'s client and runtime
+//! - [`chain`] one line from a chain of errors
 //! - [`client`] a client over TLS from a kubeconfig
 //! - [`event`] posting an Event as the parts of Kubernetes do
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`conditions`] setting a status condition
 
+pub mod chain;
 pub mod client;
 pub mod conditions;
 pub mod event;

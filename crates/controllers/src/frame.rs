@@ -1,0 +1,129 @@
+//! The loop that all controllers share: woken by change and by timer it runs the same path. A reconcile takes no
+//! event, only the state that it reads; what fails is retried at the next turn.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use trine_typed::kube::runtime::watcher;
+use trine_typed::kube::{self, Api, Client, Resource};
+use trine_typed::mirror::Mirror;
+
+/// Settings that controllers need.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The cluster's CA certificate, for `kube-root-ca.crt`.
+    pub ca_pem: String,
+    /// The range that nodes' Pod ranges are cut from, `10.244.0.0/16`.
+    pub pod_cidr: String,
+    /// Prefix length of one node's range. Default 24.
+    pub node_prefix: u8,
+}
+
+/// A write that the API server refused.
+#[derive(Debug, thiserror::Error)]
+#[error("controllers: {call} {object} failed")]
+pub struct ControllerError {
+    /// What was tried.
+    pub call: &'static str,
+    /// On what.
+    pub object: String,
+    /// What the API server said.
+    pub source: Box<kube::Error>,
+}
+
+impl ControllerError {
+    /// Names the call and the object of a refused write.
+    pub fn of(call: &'static str, object: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let object = object.into();
+        move |source| Self { call, object, source: Box::new(source) }
+    }
+
+    /// True if the object was changed, made or removed by somebody else meanwhile: the next turn sees it.
+    #[must_use]
+    pub fn is_race(&self) -> bool {
+        matches!(&*self.source, kube::Error::Api(status) if status.code == 409 || status.code == 404)
+    }
+}
+
+/// What every controller is given.
+#[derive(Clone)]
+pub struct Cx {
+    /// The way to the API server.
+    pub client: Client,
+    /// Settings.
+    pub config: Arc<Config>,
+    /// Ends the controller.
+    pub stop: CancellationToken,
+}
+
+impl Cx {
+    /// A live copy of all objects of a kind.
+    pub fn mirror<K>(&self, changed: &Arc<Notify>) -> Mirror<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let api = Api::all(self.client.clone());
+        Mirror::start(api, watcher::Config::default(), Arc::clone(changed), self.stop.clone())
+    }
+
+    /// Waits for a change or `period`; false when the controller has to end.
+    pub async fn turn(&self, changed: &Notify, period: Duration) -> bool {
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = changed.notified() => true,
+            () = tokio::time::sleep(period) => true,
+        }
+    }
+}
+
+/// Logs what failed in a turn; races are no news.
+pub fn log(controller: &'static str, error: &ControllerError) {
+    let message = trine_typed::chain::display(error);
+    if error.is_race() {
+        tracing::debug!(controller, message, "raced");
+    } else {
+        tracing::warn!(controller, message, "will be tried again");
+    }
+}
+
+/// Runs all controllers until `stop`. One that panics is started again; the others go on.
+///
+/// # Errors
+/// None at present.
+pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), ControllerError> {
+    let cx = Cx { client, config: Arc::new(config), stop };
+    tokio::join!(
+        supervised("namespace", &cx, crate::namespace::run),
+        supervised("namespace-defaults", &cx, crate::namespace_defaults::run),
+        supervised("node-ipam", &cx, crate::node_ipam::run),
+        supervised("endpoint-slice", &cx, crate::endpoint_slice::run),
+        supervised("volume-binder", &cx, crate::volume_binder::run),
+        supervised("volume-protection", &cx, crate::volume_protection::run),
+        supervised("attach-detach", &cx, crate::attach_detach::run),
+        supervised("pod-gc", &cx, crate::pod_gc::run),
+    );
+    Ok(())
+}
+
+/// Pause before a controller that panicked is started again.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+async fn supervised<F, Fut>(name: &'static str, cx: &Cx, controller: F)
+where
+    F: Fn(Cx) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    while !cx.stop.is_cancelled() {
+        match tokio::spawn(controller(cx.clone())).await {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::error!(controller = name, %error, "panicked; starting it again");
+                tokio::time::sleep(RESTART_PAUSE).await;
+            }
+        }
+    }
+}

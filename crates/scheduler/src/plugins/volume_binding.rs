@@ -1,0 +1,184 @@
+//! VolumeBinding: bound volumes must be reachable from the node; claims that wait for their first consumer get a
+//! volume that is free there, or are provisioned for it. Source: upstream's `volumebinding` plugin: storage
+//! topology (WaitForFirstConsumer).
+
+use std::sync::Arc;
+
+use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
+
+use super::node_affinity;
+use crate::framework::Rejection;
+use crate::snapshot::{NodeInfo, Snapshot, amount};
+
+/// Set on a claim when scheduler or user chose its volume and the binder has finished.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Set on a claim by the scheduler: provision for this node.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// The provisioner of classes whose volumes are made by hand.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// The volumes of one Pod before a node is looked at.
+#[derive(Debug, Clone, Default)]
+pub struct PodVolumes {
+    bound: Vec<Arc<PersistentVolume>>,
+    delayed: Vec<(Arc<PersistentVolumeClaim>, Arc<StorageClass>)>,
+}
+
+/// What has to be written before the Pod can be bound to the chosen node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Bindings {
+    /// A free volume for a claim: set the volume's `claimRef`.
+    pub to_bind: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
+    /// A claim to provision for the node: set its `selected-node` annotation.
+    pub to_provision: Vec<Arc<PersistentVolumeClaim>>,
+}
+
+/// Names of the claims that a Pod uses, generic ephemeral volumes included.
+#[must_use]
+pub fn claim_names(pod: &Pod) -> Vec<String> {
+    let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_ref());
+    let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
+    volumes
+        .into_iter()
+        .flatten()
+        .filter_map(|v| match (&v.persistent_volume_claim, &v.ephemeral) {
+            (Some(source), _) => Some(source.claim_name.clone()),
+            (None, Some(_)) => Some(format!("{pod_name}-{}", v.name)),
+            (None, None) => None,
+        })
+        .collect()
+}
+
+/// True if `claim` has its volume for good.
+#[must_use]
+pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    let volume = claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).unwrap_or_default();
+    let annotations = claim.metadata.annotations.as_ref();
+    !volume.is_empty() && annotations.is_some_and(|a| a.contains_key(BIND_COMPLETED))
+}
+
+/// # Errors
+/// A claim is missing, lost, being deleted, or unbound though its class binds at once.
+pub fn pre_filter(pod: &Pod, snapshot: &Snapshot) -> Result<PodVolumes, Rejection> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let mut found = PodVolumes::default();
+    for name in claim_names(pod) {
+        let Some(claim) = snapshot.claim(namespace, &name) else {
+            return Err(Rejection::lasting(format!("persistentvolumeclaim {name:?} not found")));
+        };
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Err(Rejection::lasting(format!("persistentvolumeclaim {name:?} is being deleted")));
+        }
+        if claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Lost") {
+            let volume = claim.spec.as_ref().and_then(|s| s.volume_name.clone()).unwrap_or_default();
+            return Err(Rejection::lasting(format!(
+                "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
+            )));
+        }
+        let volume_name = claim.spec.as_ref().and_then(|s| s.volume_name.clone()).unwrap_or_default();
+        if is_bound(claim) {
+            let Some(volume) = snapshot.volumes.get(&volume_name) else {
+                return Err(Rejection::lasting(
+                    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+                ));
+            };
+            found.bound.push(Arc::clone(volume));
+            continue;
+        }
+        match delaying_class(claim, snapshot) {
+            Some(class) if volume_name.is_empty() => {
+                found.delayed.push((Arc::clone(claim), Arc::clone(class)))
+            }
+            _ => return Err(Rejection::lasting("pod has unbound immediate PersistentVolumeClaims")),
+        }
+    }
+    Ok(found)
+}
+
+fn delaying_class<'a>(
+    claim: &PersistentVolumeClaim,
+    snapshot: &'a Snapshot,
+) -> Option<&'a Arc<StorageClass>> {
+    let name = claim.spec.as_ref()?.storage_class_name.as_ref()?;
+    let class = snapshot.classes.get(name)?;
+    (class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")).then_some(class)
+}
+
+/// # Errors
+/// A bound volume cannot be reached from the node, or a claim can get no volume there.
+pub fn filter(volumes: &PodVolumes, node: &NodeInfo, snapshot: &Snapshot) -> Result<Bindings, Rejection> {
+    if !volumes.bound.iter().all(|volume| reachable(volume, node)) {
+        return Err(Rejection::lasting("node(s) had volume node affinity conflict"));
+    }
+    let mut bindings = Bindings::default();
+    for (claim, class) in &volumes.delayed {
+        let chosen = claim.metadata.annotations.as_ref().and_then(|a| a.get(SELECTED_NODE));
+        if chosen.is_some_and(|n| n != node.name()) {
+            return Err(Rejection::lasting("node(s) didn't find available persistent volumes to bind"));
+        }
+        let taken: Vec<&str> =
+            bindings.to_bind.iter().filter_map(|(v, _)| v.metadata.name.as_deref()).collect();
+        if chosen.is_none()
+            && let Some(volume) = smallest_match(claim, node, snapshot, &taken)
+        {
+            bindings.to_bind.push((volume, Arc::clone(claim)));
+        } else if class.provisioner == NO_PROVISIONER {
+            return Err(Rejection::lasting("node(s) didn't find available persistent volumes to bind"));
+        } else if topology_allows(class, node) {
+            bindings.to_provision.push(Arc::clone(claim));
+        } else {
+            return Err(Rejection::lasting("node(s) didn't match the class's allowed topologies"));
+        }
+    }
+    Ok(bindings)
+}
+
+fn reachable(volume: &PersistentVolume, node: &NodeInfo) -> bool {
+    let affinity = volume.spec.as_ref().and_then(|s| s.node_affinity.as_ref());
+    affinity.and_then(|a| a.required.as_ref()).is_none_or(|required| node_affinity::matches(required, node))
+}
+
+fn topology_allows(class: &StorageClass, node: &NodeInfo) -> bool {
+    let Some(terms) = class.allowed_topologies.as_ref().filter(|t| !t.is_empty()) else { return true };
+    terms.iter().any(|term| {
+        let wanted = term.match_label_expressions.as_deref().unwrap_or_default();
+        wanted.iter().all(|r| node.label(&r.key).is_some_and(|v| r.values.iter().any(|x| x == v)))
+    })
+}
+
+fn smallest_match(
+    claim: &PersistentVolumeClaim,
+    node: &NodeInfo,
+    snapshot: &Snapshot,
+    taken: &[&str],
+) -> Option<Arc<PersistentVolume>> {
+    let free = snapshot.volumes.values().filter(|volume| {
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        !taken.contains(&name) && fits(volume, claim) && reachable(volume, node)
+    });
+    free.min_by_key(|volume| capacity(volume)).cloned()
+}
+
+fn capacity(volume: &PersistentVolume) -> i128 {
+    let capacity = volume.spec.as_ref().and_then(|s| s.capacity.as_ref());
+    capacity.and_then(|c| c.get("storage")).map(|q| amount(&q.0)).unwrap_or_default()
+}
+
+/// A volume that is free, and of the class, mode, access and size that the claim asks for.
+fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let (Some(have), Some(want)) = (&volume.spec, &claim.spec) else { return false };
+    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
+    let class = |class: &Option<String>| class.clone().unwrap_or_default();
+    let asked = want.resources.as_ref().and_then(|r| r.requests.as_ref()).and_then(|r| r.get("storage"));
+    let offered = have.access_modes.as_deref().unwrap_or_default();
+    let phase = volume.status.as_ref().and_then(|s| s.phase.as_deref());
+    have.claim_ref.is_none()
+        && volume.metadata.deletion_timestamp.is_none()
+        && phase == Some("Available")
+        && want.selector.is_none()
+        && class(&have.storage_class_name) == class(&want.storage_class_name)
+        && mode(&have.volume_mode) == mode(&want.volume_mode)
+        && want.access_modes.iter().flatten().all(|m| offered.contains(m))
+        && asked.is_none_or(|q| capacity(volume) >= amount(&q.0))
+}
