@@ -1,2 +1,22 @@
-//! xtask.
-fn main() {}
+//! The developer's commands: `cargo xtask <command>`.
+
+mod arch;
+mod packages;
+mod skips;
+mod test;
+
+const COMMANDS: &str = "\
+cargo xtask test [TEST]   all tests, as in CI; installs what they need on Debian
+cargo xtask arch          the rules of ARCHITECTURE.md that a machine can check";
+
+fn main() -> anyhow::Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.split_first().map(|(command, rest)| (command.as_str(), rest)) {
+        Some(("test", rest)) => test::run(rest),
+        Some(("arch", _)) => arch::check(&test::workspace_root()?),
+        _ => {
+            println!("{COMMANDS}");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `cargo xtask test`: everything that can be checked, from a fresh clone. Builds once, tests with it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Context;
+
+use crate::{arch, packages, skips};
+
+/// Runs all tests. `filter` names one test to run, for a developer's use.
+///
+/// # Errors
+/// If a test fails, if more is skipped than declared, or if something is left on the machine.
+pub fn run(filter: &[String]) -> anyhow::Result<()> {
+    let root = workspace_root()?;
+    let begin = Instant::now();
+    packages::install()?;
+    step("formatting", || cargo(&root, &["fmt", "--all", "--check"]))?;
+    step("architecture", || arch::check(&root))?;
+    step("lints", || {
+        cargo(&root, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])
+    })?;
+    step("build", || cargo(&root, &["build", "--workspace", "--all-targets", "--quiet"]))?;
+    let skipped = skips::Collector::start()?;
+    let program = root.join("target/debug/trine");
+    let mut words = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--", "--test-threads=2"];
+    words.extend(filter.iter().map(String::as_str));
+    let result = step("tests", || {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(&words).current_dir(&root).env("TRINE_PROGRAM", &program);
+        command.env(skips::VARIABLE, skipped.path());
+        run_command(&mut command)
+    });
+    let verdict = skipped.judge(&root)?;
+    result?;
+    verdict?;
+    skips::no_leftovers()?;
+    println!("all tests passed in {:.0?}", begin.elapsed());
+    Ok(())
+}
+
+/// Runs one part of the work and says how long it took.
+fn step(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    println!("== {name}");
+    let since = Instant::now();
+    let result = work().with_context(|| format!("{name} failed"));
+    println!("== {name}: {} after {:.0?}", if result.is_ok() { "ok" } else { "FAILED" }, since.elapsed());
+    result
+}
+
+fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    run_command(Command::new(env!("CARGO")).args(words).current_dir(root))
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// If it cannot be started or fails.
+pub fn run_command(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    anyhow::ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// The folder of the workspace.
+///
+/// # Errors
+/// If this program was moved away from it.
+pub fn workspace_root() -> anyhow::Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
+    anyhow::ensure!(root.join("Cargo.toml").is_file(), "{} is no workspace", root.display());
+    Ok(root.to_owned())
+}
