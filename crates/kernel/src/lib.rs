@@ -8,6 +8,7 @@
 //! - [`netns`] network namespaces: made, pinned, opened, entered by one-shot threads
 //! - [`nft`] nftables: transactions and reading back
 //! - [`overlay`] read-only layers under one writable folder
+//! - [`subpath`] parts of volumes, mounted without being led outside
 //! - [`sysctl`] the files of `/proc/sys`
 //! - [`terminal`] raw mode and size of the terminal of a command
 //! - [`testing`] what tests that need root ask first
@@ -20,6 +21,7 @@ pub mod netlink;
 pub mod netns;
 pub mod nft;
 pub mod overlay;
+pub mod subpath;
 pub mod sysctl;
 pub mod terminal;
 pub mod testing;

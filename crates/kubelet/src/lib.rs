@@ -1,1 +1,32 @@
 //! Is this node's share of it true?
+//!
+//! The kubelet talks to three neighbours, each through its published contract only: the API server through
+//! [`trine_typed::kube::Client`], the runtime through the CRI socket, storage drivers through the sockets that
+//! they register.
+//!
+//! - [`run`] starts everything and returns when told to stop; Pods live on
+//! - [`config`] what it is told, and upstream's numbers
+//! - [`node`] the Node object, its status and its lease
+//! - [`pod`] one worker per Pod: a pure plan and its executor
+//! - [`container`] from a Pod's spec to the runtime's configuration
+//! - [`status`] from what runs to the Pod's status
+//! - [`probes`] startup, liveness, readiness
+//! - [`volumes`] desired and actual mounts, a pure plan, its operations
+//! - [`plugins`] registration of storage drivers
+//! - [`runtime`] the CRI client and what it observes
+//! - [`api`] the HTTPS server: logs, exec, attach, pods
+
+pub mod config;
+pub mod container;
+pub mod error;
+pub mod node;
+pub mod plugins;
+pub mod pod;
+pub mod runtime;
+pub mod status;
+pub mod step;
+pub mod volumes;
+pub mod wake;
+
+pub use config::Config;
+pub use error::KubeletError;

@@ -1,0 +1,216 @@
+//! Which files a ConfigMap, Secret, downward API or projected volume holds. Pure.
+
+use std::collections::BTreeMap;
+
+use trine_typed::k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Pod, Volume};
+
+use super::atomic::{Content, Files};
+use crate::container::fields::{self, NodeFacts};
+use crate::container::sources::{Names, Sources};
+use crate::error::KubeletError;
+
+/// Default mode of files (upstream).
+const DEFAULT_MODE: i32 = 0o644;
+
+/// Everything that the files are made of.
+pub struct PayloadInput<'a> {
+    /// The Pod.
+    pub pod: &'a Pod,
+    /// The ConfigMaps and Secrets.
+    pub sources: &'a Sources,
+    /// What the Pod may know of the node.
+    pub node: &'a NodeFacts,
+}
+
+/// What a volume refers to.
+#[must_use]
+pub fn names(volume: &Volume) -> Names {
+    let mut names = Names::default();
+    names.config_maps.extend(volume.config_map.as_ref().map(|m| m.name.clone()));
+    names.secrets.extend(volume.secret.as_ref().and_then(|s| s.secret_name.clone()));
+    for part in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
+        names.config_maps.extend(part.config_map.as_ref().map(|m| m.name.clone()));
+        names.secrets.extend(part.secret.as_ref().map(|s| s.name.clone()));
+    }
+    names
+}
+
+/// The files of a volume.
+///
+/// # Errors
+/// [`KubeletError::Invalid`] if something that is referred to does not exist.
+pub fn files(input: &PayloadInput<'_>, volume: &Volume) -> Result<Files, KubeletError> {
+    let mut files = Files::new();
+    if let Some(map) = &volume.config_map {
+        let mode = map.default_mode.unwrap_or(DEFAULT_MODE);
+        let items = map.items.as_deref();
+        config_map(input, &map.name, items, map.optional.unwrap_or_default(), mode, &mut files)?;
+    }
+    if let Some(secret) = &volume.secret {
+        let mode = secret.default_mode.unwrap_or(DEFAULT_MODE);
+        let name = secret.secret_name.as_deref().unwrap_or_default();
+        let items = secret.items.as_deref();
+        secret_files(input, name, items, secret.optional.unwrap_or_default(), mode, &mut files)?;
+    }
+    if let Some(api) = &volume.downward_api {
+        let mode = api.default_mode.unwrap_or(DEFAULT_MODE);
+        downward(input, api.items.as_deref().unwrap_or_default(), mode, &mut files)?;
+    }
+    if let Some(projected) = &volume.projected {
+        let mode = projected.default_mode.unwrap_or(DEFAULT_MODE);
+        for part in projected.sources.iter().flatten() {
+            if let Some(map) = &part.config_map {
+                let items = map.items.as_deref();
+                config_map(input, &map.name, items, map.optional.unwrap_or_default(), mode, &mut files)?;
+            } else if let Some(secret) = &part.secret {
+                let items = secret.items.as_deref();
+                let optional = secret.optional.unwrap_or_default();
+                secret_files(input, &secret.name, items, optional, mode, &mut files)?;
+            } else if let Some(api) = &part.downward_api {
+                downward(input, api.items.as_deref().unwrap_or_default(), mode, &mut files)?;
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a projected volume asks for a token, which this kubelet does not serve yet.
+#[must_use]
+pub fn wants_token(volume: &Volume) -> bool {
+    volume
+        .projected
+        .iter()
+        .flat_map(|p| p.sources.iter().flatten())
+        .any(|s| s.service_account_token.is_some())
+}
+
+fn config_map(
+    input: &PayloadInput<'_>,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+    optional: bool,
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), KubeletError> {
+    let Some(map) = input.sources.config_map(name, optional)? else { return Ok(()) };
+    let text = map.data.iter().flatten().map(|(k, v)| (k.clone(), v.clone().into_bytes()));
+    let binary = map.binary_data.iter().flatten().map(|(k, v)| (k.clone(), v.0.clone()));
+    pick(text.chain(binary).collect(), items, optional, mode, "configmap", files)
+}
+
+fn secret_files(
+    input: &PayloadInput<'_>,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+    optional: bool,
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), KubeletError> {
+    let Some(secret) = input.sources.secret(name, optional)? else { return Ok(()) };
+    let data = secret.data.iter().flatten().map(|(k, v)| (k.clone(), v.0.clone())).collect();
+    pick(data, items, optional, mode, "secret", files)
+}
+
+fn pick(
+    data: BTreeMap<String, Vec<u8>>,
+    items: Option<&[KeyToPath]>,
+    optional: bool,
+    mode: i32,
+    kind: &str,
+    files: &mut Files,
+) -> Result<(), KubeletError> {
+    let Some(items) = items.filter(|i| !i.is_empty()) else {
+        files.extend(data.into_iter().map(|(key, bytes)| (key, content(bytes, mode))));
+        return Ok(());
+    };
+    for item in items {
+        match data.get(&item.key) {
+            Some(bytes) => {
+                files.insert(item.path.clone(), content(bytes.clone(), item.mode.unwrap_or(mode)));
+            }
+            None if optional => {}
+            None => {
+                return Err(KubeletError::Invalid(format!(
+                    "{kind} references non-existent {kind} key: {}",
+                    item.key
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn downward(
+    input: &PayloadInput<'_>,
+    items: &[DownwardAPIVolumeFile],
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), KubeletError> {
+    for item in items {
+        let text = match (&item.field_ref, &item.resource_field_ref) {
+            (Some(field), _) => fields::field(input.pod, &field.field_path, input.node)?,
+            (None, Some(resource)) => fields::resource(input.pod, "", resource, input.node)?,
+            (None, None) => continue,
+        };
+        files.insert(item.path.clone(), content(text.into_bytes(), item.mode.unwrap_or(mode)));
+    }
+    Ok(())
+}
+
+fn content(bytes: Vec<u8>, mode: i32) -> Content {
+    Content { bytes, mode: u32::try_from(mode).unwrap_or(0o644) & 0o7777 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn volumes_hold_all_keys_or_the_items_that_they_name() {
+        let map = serde_json::from_value(json!({"data": {"a": "1", "b": "2"}, "binaryData": {"c": "AP8="}}))
+            .unwrap();
+        let secret = serde_json::from_value(json!({"data": {"s": "eA=="}})).unwrap();
+        let sources = Sources {
+            config_maps: BTreeMap::from([("m".to_owned(), Some(map))]),
+            secrets: BTreeMap::from([("s".to_owned(), Some(secret))]),
+        };
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": []}})).unwrap();
+        let input = PayloadInput { pod: &pod, sources: &sources, node: &NodeFacts::default() };
+        let get = |volume: serde_json::Value| {
+            let volume: Volume = serde_json::from_value(volume).unwrap();
+            files(&input, &volume).map(|files| {
+                let show = |(path, c): (&String, &Content)| {
+                    format!("{path}={}:{:o}", String::from_utf8_lossy(&c.bytes), c.mode)
+                };
+                files.iter().map(show).collect::<Vec<_>>().join(" ")
+            })
+        };
+        let rows = [
+            (json!({"name": "v", "secret": {"secretName": "s", "defaultMode": 256}}), "s=x:400"),
+            (
+                json!({"name": "v", "configMap": {"name": "m", "items": [{"key": "b", "path": "d/b", "mode": 384}]}}),
+                "d/b=2:600",
+            ),
+            (json!({"name": "v", "configMap": {"name": "none", "optional": true}}), ""),
+            (
+                json!({"name": "v", "downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}}),
+                "n=p:644",
+            ),
+            (
+                json!({"name": "v", "projected": {"sources": [{"configMap": {"name": "m", "items": [{"key": "a", "path": "a"}]}}, {"secret": {"name": "s"}}]}}),
+                "a=1:644 s=x:644",
+            ),
+        ];
+        for (volume, expected) in rows {
+            assert_eq!(get(volume.clone()).unwrap(), expected, "{volume}");
+        }
+        let error = get(json!({"name": "v", "configMap": {"name": "none"}})).unwrap_err();
+        assert_eq!(error.to_string(), "configmap \"none\" not found");
+        assert!(
+            get(json!({"name": "v", "configMap": {"name": "m", "items": [{"key": "x", "path": "x"}]}}))
+                .is_err()
+        );
+    }
+}

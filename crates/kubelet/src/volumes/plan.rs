@@ -1,0 +1,322 @@
+//! Which operations are due. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::model::{Actual, Certainty, Desired, DeviceKey, Lock, MountKey, Resolved, Wanted};
+use super::source::Source;
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Find the PV of a claim.
+    Resolve {
+        /// The Pod.
+        uid: String,
+        /// The volume's name in it.
+        volume: String,
+    },
+    /// Wait until the volume is attached to this node.
+    WaitForAttach {
+        /// The Pod that asks.
+        uid: String,
+        /// What is waited for.
+        resolved: Resolved,
+    },
+    /// NodeStageVolume.
+    Stage {
+        /// The Pod that asks.
+        uid: String,
+        /// What to stage.
+        resolved: Resolved,
+    },
+    /// NodePublishVolume.
+    Publish {
+        /// For which Pod, where.
+        key: MountKey,
+        /// The volume's name in it.
+        volume: String,
+        /// What to publish.
+        resolved: Resolved,
+    },
+    /// Make a local volume, or look at its files again.
+    SetUp {
+        /// For which Pod, where.
+        key: MountKey,
+        /// The volume's name in it.
+        volume: String,
+    },
+    /// Take a Pod's volume down.
+    TearDown {
+        /// Which.
+        key: MountKey,
+    },
+    /// NodeUnstageVolume.
+    Unstage {
+        /// Which.
+        key: DeviceKey,
+    },
+}
+
+impl Operation {
+    /// What it locks.
+    #[must_use]
+    pub fn lock(&self) -> Lock {
+        match self {
+            Self::Resolve { uid, volume } => Lock::Claim(uid.clone(), volume.clone()),
+            Self::WaitForAttach { resolved, .. } | Self::Stage { resolved, .. } => {
+                Lock::Device(resolved.device())
+            }
+            Self::Publish { key, .. } | Self::SetUp { key, .. } | Self::TearDown { key } => {
+                Lock::Mount(key.clone())
+            }
+            Self::Unstage { key } => Lock::Device(key.clone()),
+        }
+    }
+}
+
+/// What runs or waits.
+#[derive(Debug, Clone, Default)]
+pub struct Held {
+    /// Locks of operations that run.
+    pub running: BTreeSet<Lock>,
+    /// Locks that wait until a time.
+    pub waiting: BTreeMap<Lock, Timestamp>,
+}
+
+/// The operations to start now. Of those that lock the same, only the first is in it.
+#[must_use]
+pub fn plan(desired: &Desired, actual: &Actual, held: &Held, now: Timestamp) -> Vec<Operation> {
+    let mut taken = held.running.clone();
+    taken.extend(held.waiting.iter().filter(|(_, until)| **until > now).map(|(lock, _)| lock.clone()));
+    let mut operations = Vec::new();
+    let mut add = |operation: Operation| {
+        if taken.insert(operation.lock()) {
+            operations.push(operation);
+        }
+    };
+    if desired.complete {
+        for operation in downward(desired, actual) {
+            add(operation);
+        }
+    }
+    for (uid, volumes) in &desired.pods {
+        for wanted in volumes {
+            if let Some(operation) = upward(uid, wanted, actual, held) {
+                add(operation);
+            }
+        }
+    }
+    operations
+}
+
+fn upward(uid: &str, wanted: &Wanted, actual: &Actual, held: &Held) -> Option<Operation> {
+    let volume = wanted.volume.clone();
+    let Some(key) = wanted.key(uid) else {
+        return Some(Operation::Resolve { uid: uid.to_owned(), volume });
+    };
+    let sure = actual.mounts.get(&key).is_some_and(|m| m.certainty == Certainty::Sure);
+    match (&wanted.resolved, wanted.source) {
+        (_, Source::Unsupported) => None,
+        (Some(resolved), Source::Claim) => {
+            if sure {
+                return None;
+            }
+            let device = resolved.device();
+            let uid = uid.to_owned();
+            let resolved = resolved.clone();
+            if resolved.attach && !actual.attached.contains_key(&device) {
+                return Some(Operation::WaitForAttach { uid, resolved });
+            }
+            if actual.devices.get(&device).is_none_or(|d| d.certainty == Certainty::Uncertain) {
+                return Some(Operation::Stage { uid, resolved });
+            }
+            // Not while it is being unstaged.
+            (!held.running.contains(&Lock::Device(device))).then_some(Operation::Publish {
+                key,
+                volume,
+                resolved,
+            })
+        }
+        _ => (!sure || wanted.stale).then_some(Operation::SetUp { key, volume }),
+    }
+}
+
+fn downward(desired: &Desired, actual: &Actual) -> Vec<Operation> {
+    let mut wanted_mounts = BTreeSet::new();
+    let mut wanted_devices = BTreeSet::new();
+    let mut unresolved = BTreeSet::new();
+    for (uid, volumes) in &desired.pods {
+        for wanted in volumes {
+            match wanted.key(uid) {
+                Some(key) => drop(wanted_mounts.insert(key)),
+                None => drop(unresolved.insert(uid.as_str())),
+            }
+            wanted_devices.extend(wanted.resolved.as_ref().map(Resolved::device));
+        }
+    }
+    let mut operations = Vec::new();
+    for key in actual.mounts.keys().filter(|key| !wanted_mounts.contains(*key)) {
+        // A claim that is still looked up may turn out to be this very mount.
+        let maybe = key.plugin == super::paths::CSI && unresolved.contains(key.uid.as_str());
+        if !maybe {
+            operations.push(Operation::TearDown { key: key.clone() });
+        }
+    }
+    let mounted: BTreeSet<_> = actual.mounts.values().filter_map(|m| m.device.as_ref()).collect();
+    for key in actual.devices.keys() {
+        if !wanted_devices.contains(key) && !mounted.contains(key) {
+            operations.push(Operation::Unstage { key: key.clone() });
+        }
+    }
+    operations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volumes::model::{Device, Mount};
+
+    fn resolved() -> Resolved {
+        Resolved {
+            pv: "pv".into(),
+            driver: "d".into(),
+            handle: "h".into(),
+            attach: true,
+            ..Default::default()
+        }
+    }
+
+    fn claim(resolved: Option<Resolved>) -> Wanted {
+        Wanted { volume: "data".into(), source: Source::Claim, resolved, stale: false }
+    }
+
+    fn empty_dir(stale: bool) -> Wanted {
+        Wanted { volume: "tmp".into(), source: Source::EmptyDir, resolved: None, stale }
+    }
+
+    fn desired(volumes: Vec<Wanted>) -> Desired {
+        Desired { pods: BTreeMap::from([("u".to_owned(), volumes)]), complete: true }
+    }
+
+    fn actual(attached: bool, staged: Option<Certainty>, mounted: Option<Certainty>) -> Actual {
+        let mut actual = Actual::default();
+        let key = resolved().device();
+        if attached {
+            actual.attached.insert(key.clone(), BTreeMap::new());
+        }
+        if let Some(certainty) = staged {
+            let device = Device { certainty, path: "/s".into(), pv: "pv".into(), block: false, attach: true };
+            actual.devices.insert(key.clone(), device);
+        }
+        if let Some(certainty) = mounted {
+            let mount = Mount { certainty, device: Some(key), host_path: "/m".into() };
+            actual.mounts.insert(claim(Some(resolved())).key("u").unwrap(), mount);
+        }
+        actual
+    }
+
+    fn short(operations: &[Operation]) -> Vec<&'static str> {
+        let name = |o: &Operation| match o {
+            Operation::Resolve { .. } => "resolve",
+            Operation::WaitForAttach { .. } => "attach",
+            Operation::Stage { .. } => "stage",
+            Operation::Publish { .. } => "publish",
+            Operation::SetUp { .. } => "set up",
+            Operation::TearDown { .. } => "tear down",
+            Operation::Unstage { .. } => "unstage",
+        };
+        operations.iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_claim_goes_up_step_by_step_and_comes_down_in_reverse() {
+        use Certainty::{Sure, Uncertain};
+        let up = |r: bool| desired(vec![claim(r.then(resolved))]);
+        let gone = || Desired { complete: true, ..Default::default() };
+        let rows: Vec<(&str, Desired, Actual, &[&str])> = vec![
+            ("unresolved", up(false), actual(false, None, None), &["resolve"]),
+            ("not attached", up(true), actual(false, None, None), &["attach"]),
+            ("not staged", up(true), actual(true, None, None), &["stage"]),
+            ("staged perhaps", up(true), actual(true, Some(Uncertain), None), &["stage"]),
+            ("not published", up(true), actual(true, Some(Sure), None), &["publish"]),
+            ("published perhaps", up(true), actual(true, Some(Sure), Some(Uncertain)), &["publish"]),
+            ("done", up(true), actual(true, Some(Sure), Some(Sure)), &[]),
+            ("after a restart", up(true), actual(false, Some(Uncertain), Some(Uncertain)), &["attach"]),
+            (
+                "after a restart, unresolved",
+                up(false),
+                actual(false, Some(Uncertain), Some(Uncertain)),
+                &["resolve"],
+            ),
+            ("gone, mounted", gone(), actual(true, Some(Sure), Some(Sure)), &["tear down"]),
+            ("gone, perhaps mounted", gone(), actual(true, Some(Sure), Some(Uncertain)), &["tear down"]),
+            ("gone, staged", gone(), actual(true, Some(Sure), None), &["unstage"]),
+            ("gone, perhaps staged", gone(), actual(false, Some(Uncertain), None), &["unstage"]),
+            ("gone, nothing left", gone(), actual(true, None, None), &[]),
+            ("not all Pods known yet", Desired::default(), actual(true, Some(Sure), Some(Sure)), &[]),
+        ];
+        for (name, desired, actual, expected) in rows {
+            assert_eq!(short(&plan(&desired, &actual, &Held::default(), at(0))), *expected, "{name}");
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn local_volumes_are_set_up_and_looked_at_again_when_stale() {
+        let none = Actual::default();
+        assert_eq!(
+            short(&plan(&desired(vec![empty_dir(false)]), &none, &Held::default(), at(0))),
+            ["set up"]
+        );
+        let mut there = Actual::default();
+        let mount = Mount { certainty: Certainty::Sure, device: None, host_path: "/m".into() };
+        there.mounts.insert(empty_dir(false).key("u").unwrap(), mount);
+        assert!(plan(&desired(vec![empty_dir(false)]), &there, &Held::default(), at(0)).is_empty());
+        assert_eq!(
+            short(&plan(&desired(vec![empty_dir(true)]), &there, &Held::default(), at(0))),
+            ["set up"]
+        );
+    }
+
+    #[test]
+    fn what_runs_or_waits_is_not_started_again() {
+        let desired = desired(vec![claim(Some(resolved())), empty_dir(false)]);
+        let actual = actual(true, None, None);
+        let lock = Lock::Device(resolved().device());
+        let mut held = Held::default();
+        held.running.insert(lock.clone());
+        assert_eq!(short(&plan(&desired, &actual, &held, at(0))), ["set up"]);
+        let mut held = Held::default();
+        held.waiting.insert(lock, at(5));
+        assert_eq!(short(&plan(&desired, &actual, &held, at(4))), ["set up"]);
+        assert_eq!(short(&plan(&desired, &actual, &held, at(5))), ["stage", "set up"]);
+    }
+
+    #[test]
+    fn a_device_that_another_pod_uses_stays_staged() {
+        let mut desired = desired(vec![claim(Some(resolved()))]);
+        let other = desired.pods.remove("u").unwrap();
+        desired.pods.insert("other".into(), other);
+        let actual = actual(true, Some(Certainty::Sure), Some(Certainty::Sure));
+        assert_eq!(short(&plan(&desired, &actual, &Held::default(), at(0))), ["tear down", "publish"]);
+    }
+
+    #[test]
+    fn volumes_are_in_use_as_soon_as_they_are_wanted_and_until_they_are_unstaged() {
+        use crate::volumes::model::in_use;
+        let name = "kubernetes.io/csi/d^h".to_owned();
+        let rows = [
+            ("wanted", desired(vec![claim(Some(resolved()))]), Actual::default(), true),
+            ("staged", Desired::default(), actual(false, Some(Certainty::Uncertain), None), true),
+            ("attached only", Desired::default(), actual(true, None, None), false),
+        ];
+        for (row, desired, actual, expected) in rows {
+            assert_eq!(in_use(&desired, &actual).contains(&name), expected, "{row}");
+        }
+    }
+}
