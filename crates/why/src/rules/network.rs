@@ -1,0 +1,60 @@
+//! A sandbox that is not made: the runtime's fault, or the network's.
+
+use crate::evidence::{Evidence, event_line};
+use crate::verdict::{Plane, Verdict};
+
+/// Words by which a sandbox error is the network's.
+const NETWORK_WORDS: [&str; 8] = [
+    "cni",
+    "network plugin",
+    "networkplugin",
+    "network for sandbox",
+    "failed to setup network",
+    "ipam",
+    "ip addresses",
+    "conflist",
+];
+
+pub fn judge(evidence: &Evidence) -> Option<Verdict> {
+    if evidence.containers().any(|c| c.container_id.is_some()) {
+        return None;
+    }
+    let event = evidence.latest(&["FailedCreatePodSandBox", "NetworkNotReady"])?;
+    let message = event.message.clone().unwrap_or_default();
+    let lower = message.to_lowercase();
+    let network = event.reason.as_deref() == Some("NetworkNotReady")
+        || NETWORK_WORDS.iter().any(|word| lower.contains(word));
+    let mut proof = vec![event_line(event)];
+    let planes: &[&str] = if network { &["cni"] } else { &["cri"] };
+    proof.extend(
+        evidence
+            .failed_step(planes)
+            .map(|s| format!("step {} failed: {}", s.name, s.error.clone().unwrap_or_default())),
+    );
+    let step = if !network {
+        "RunPodSandbox"
+    } else if event.reason.as_deref() == Some("NetworkNotReady") {
+        "STATUS"
+    } else {
+        "ADD"
+    };
+    Some(Verdict {
+        plane: if network { Plane::Cni } else { Plane::Cri },
+        step: step.to_owned(),
+        cause: reason(&message),
+        proof,
+        next: format!(
+            "kubectl get pods -A -o wide --field-selector spec.nodeName={}",
+            evidence.node_name().unwrap_or_default()
+        ),
+    })
+}
+
+/// The message without the kubelet's and gRPC's introductions.
+fn reason(message: &str) -> String {
+    let text = message.strip_prefix("Failed to create pod sandbox: ").unwrap_or(message);
+    match text.split_once("desc = ") {
+        Some((_, rest)) => rest.to_owned(),
+        None => text.to_owned(),
+    }
+}
