@@ -2,14 +2,22 @@
 //!
 //! Pure knowledge about objects as JSON values: no I/O, no clock, no state.
 //!
-//! - [`names`] what may be a name
-//! - [`quantity`] amounts: parse, compare, add, write in canonical form
 //! - [`resources`] the table of served resources: names, verbs, subresources
+//! - [`schema`] the types of all kinds: checking and pruning
+//! - [`json`] reading a document and reporting its duplicate fields
+//! - [`names`] what may be a name
 //! - [`selector`] label and field selectors
 //! - [`patch`] the ways to change an object by a patch
+//! - [`quantity`] amounts with suffixes
+//! - [`conditions`] the list `status.conditions`
+//! - [`time`] times in RFC 3339 and ages for people
 
+pub mod conditions;
+pub mod json;
 pub mod names;
 pub mod patch;
 pub mod quantity;
 pub mod resources;
+pub mod schema;
 pub mod selector;
+pub mod time;

@@ -1,12 +1,17 @@
 //! Quantities: `100m`, `1.5Gi`, `2e3`. Kept in billionths as an integer, so sums are exact.
 //! Source: apimachinery `resource.Quantity` (suffixes, rounding up, canonical form).
 
+use serde_json::Value;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
 
 const NANO: i128 = 1_000_000_000;
+/// What is above this is capped, as upstream does: the largest signed 64-bit integer.
+const MAX: i128 = i64::MAX as i128 * NANO;
+/// More decimal digits than this are certainly above the cap.
+const MAX_DIGITS: usize = 30;
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
@@ -78,6 +83,25 @@ impl Quantity {
     }
 }
 
+impl Quantity {
+    /// A sum is written as its left part, unless that is nothing.
+    fn joint_format(self, other: Self) -> Format {
+        if self.is_zero() { other.format } else { self.format }
+    }
+}
+
+/// The quantity in a JSON value: text or a number.
+///
+/// # Errors
+/// Any other value, and text that is no quantity.
+pub fn from_value(value: &Value) -> Result<Quantity, QuantityError> {
+    match value {
+        Value::String(text) => text.parse(),
+        Value::Number(number) => number.to_string().parse(),
+        _ => Err(QuantityError),
+    }
+}
+
 /// Division that rounds away from zero.
 fn divide_up(number: i128, by: i128) -> i128 {
     let (whole, rest) = (number / by, number % by);
@@ -107,14 +131,14 @@ impl Ord for Quantity {
 impl Add for Quantity {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self { nano: self.nano.saturating_add(other.nano), format: self.format }
+        Self { nano: self.nano.saturating_add(other.nano).clamp(-MAX, MAX), format: self.joint_format(other) }
     }
 }
 
 impl Sub for Quantity {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
-        Self { nano: self.nano.saturating_sub(other.nano), format: self.format }
+        Self { nano: self.nano.saturating_sub(other.nano).clamp(-MAX, MAX), format: self.joint_format(other) }
     }
 }
 
@@ -160,15 +184,24 @@ fn scale(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
 
 /// `whole.fraction * multiplier * 10^power` in billionths; finer parts are rounded up.
 fn scaled(whole: &str, fraction: &str, multiplier: i128, power: i32) -> Result<i128, QuantityError> {
-    let digits: i128 = format!("0{whole}{fraction}").parse().map_err(|_| QuantityError)?;
-    let exponent = power + 9 - i32::try_from(fraction.len()).map_err(|_| QuantityError)?;
-    let product = digits.checked_mul(multiplier).ok_or(QuantityError)?;
-    let ten = |n: u32| 10i128.checked_pow(n);
-    if exponent >= 0 {
-        ten(exponent.unsigned_abs()).and_then(|p| product.checked_mul(p)).ok_or(QuantityError)
-    } else {
-        Ok(ten(exponent.unsigned_abs()).map_or(i128::from(product > 0), |p| divide_up(product, p)))
+    // Digits of a fraction beyond the 18th after a billionth cannot matter except that they are there.
+    let fraction = fraction.trim_end_matches('0');
+    let (kept, rest) = fraction.split_at(fraction.len().min(18));
+    let whole = whole.trim_start_matches('0');
+    if whole.len() > MAX_DIGITS - 10 {
+        return Ok(MAX);
     }
+    let digits: i128 = format!("0{whole}{kept}").parse().map_err(|_| QuantityError)?;
+    let digits = digits * 10 + i128::from(!rest.is_empty());
+    let exponent = power + 9 - 1 - i32::try_from(kept.len()).map_err(|_| QuantityError)?;
+    let Some(product) = digits.checked_mul(multiplier) else { return Ok(MAX) };
+    let ten = |n: u32| 10i128.checked_pow(n);
+    let nano = if exponent >= 0 {
+        ten(exponent.unsigned_abs()).and_then(|p| product.checked_mul(p)).unwrap_or(MAX)
+    } else {
+        ten(exponent.unsigned_abs()).map_or(i128::from(product > 0), |p| divide_up(product, p))
+    };
+    Ok(nano.min(MAX))
 }
 
 impl fmt::Display for Quantity {
@@ -229,6 +262,58 @@ mod tests {
         }
         for text in ["", "m", "1.2.3", "1x", "1 Gi", "1gi", "--1", "1e", ".", "1e99"] {
             assert!(text.parse::<Quantity>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn extremes_and_mixed_forms_have_the_canonical_form_of_the_api() {
+        let rows = [
+            ("0Mi", "0"),
+            ("-0", "0"),
+            ("5.", "5"),
+            ("0.50", "500m"),
+            ("100000", "100k"),
+            ("1024", "1024"),
+            ("1024Ki", "1Mi"),
+            ("0.5Ki", "512"),
+            ("1000Ki", "1000Ki"),
+            ("2.0001Ki", "2048102400u"),
+            ("1E", "1E"),
+            ("1E3", "1e3"),
+            ("1e-3", "1e-3"),
+            ("12e1", "120"),
+            ("100n", "100n"),
+            ("0.1n", "1n"),
+            ("0.0000000000000000000000000000000000000000001", "1n"),
+            ("-1.5", "-1500m"),
+            ("-2Ki", "-2Ki"),
+            ("9Ei", "9223372036854775807"),
+            ("123456789012345678901234567890123456789012345678901234567890", "9223372036854775807"),
+        ];
+        for (text, canonical) in rows {
+            let quantity: Quantity = text.parse().unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(quantity.to_string(), canonical, "{text}");
+            assert_eq!(canonical.parse::<Quantity>().unwrap(), quantity, "{text}");
+        }
+        for text in ["-", "Mi", "1mi", "1K", "1KiB", "1e1.5", "0x10", "1--", "1ee3", " 1"] {
+            assert!(text.parse::<Quantity>().is_err(), "{text:?}");
+        }
+        assert!(from_value(&Value::Null).is_err());
+        assert_eq!(from_value(&serde_json::json!(0.25)).unwrap().to_string(), "250m");
+    }
+
+    #[test]
+    fn sums_are_written_as_their_left_part() {
+        let q = |text: &str| text.parse::<Quantity>().unwrap();
+        for (a, b, sum, difference) in [
+            ("1", "500m", "1500m", "500m"),
+            ("1Gi", "1Mi", "1025Mi", "1023Mi"),
+            ("0", "2Ki", "2Ki", "-2Ki"),
+            ("1Ki", "1k", "2024", "24"),
+            ("1Mi", "1Mi", "2Mi", "0"),
+        ] {
+            assert_eq!((q(a) + q(b)).to_string(), sum, "{a} + {b}");
+            assert_eq!((q(a) - q(b)).to_string(), difference, "{a} - {b}");
         }
     }
 

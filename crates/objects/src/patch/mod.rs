@@ -2,13 +2,16 @@
 //!
 //! - [`json`](json()) operations on paths (RFC 6902)
 //! - [`merge`](merge()) a partial object, lists replaced whole (RFC 7396)
-//! - [`strategic`] a partial object whose lists are merged by the marks of the schema
+//! - [`strategic`](strategic()) a partial object whose lists are merged by the marks of the schema
 
 mod json;
 mod merge;
+mod order;
+mod strategic;
 
 pub use json::json;
 pub use merge::merge;
+pub use strategic::strategic;
 
 /// Why a patch was refused. Display is one line fit for a Status message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

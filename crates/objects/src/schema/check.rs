@@ -1,0 +1,234 @@
+//! Unknown fields and wrong types, as the decoding of a request finds them.
+
+use super::{Ty, Type};
+use crate::{quantity, time};
+use serde_json::Value;
+
+/// The most errors reported for one object.
+const MAX_ERRORS: usize = 100;
+
+/// One field that does not fit its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    /// Path, as `spec.containers[0].image`.
+    pub path: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// The type has no such field.
+    Unknown,
+    /// The same field is there twice.
+    Duplicate,
+    /// The value has another type.
+    Type {
+        /// What the type wants.
+        expected: &'static str,
+        /// What is there.
+        got: String,
+    },
+}
+
+impl FieldError {
+    /// Whether the object cannot be read at all; unknown and duplicate fields are errors under strict validation only.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self.problem, Problem::Type { .. })
+    }
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.problem {
+            Problem::Unknown => write!(f, "unknown field {:?}", self.path),
+            Problem::Duplicate => write!(f, "duplicate field {:?}", self.path),
+            Problem::Type { expected, got } => write!(f, "{}: expected {expected}, got {got}", self.path),
+        }
+    }
+}
+
+/// Everything in the object that does not fit the type. Null is the absence of a value and fits everywhere.
+pub fn check(ty: &'static Type, object: &Value) -> Vec<FieldError> {
+    let mut walk = Walk { path: String::new(), errors: Vec::new() };
+    walk.fields(ty, object);
+    walk.errors
+}
+
+struct Walk {
+    path: String,
+    errors: Vec<FieldError>,
+}
+
+impl Walk {
+    fn report(&mut self, problem: Problem) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(FieldError { path: self.path.clone(), problem });
+        }
+    }
+
+    fn wrong(&mut self, expected: &'static str, got: &Value) {
+        let got = match got {
+            Value::Null => "null".to_owned(),
+            Value::Bool(_) => "boolean".to_owned(),
+            Value::Number(n) => format!("number {n}"),
+            Value::String(s) if s.len() <= 64 => format!("string {s:?}"),
+            Value::String(_) => "a long string".to_owned(),
+            Value::Array(_) => "array".to_owned(),
+            Value::Object(_) => "object".to_owned(),
+        };
+        self.report(Problem::Type { expected, got });
+    }
+
+    fn within(&mut self, step: &str, visit: impl FnOnce(&mut Self)) {
+        let length = self.path.len();
+        if length > 0 && !step.starts_with('[') {
+            self.path.push('.');
+        }
+        self.path.push_str(step);
+        visit(self);
+        self.path.truncate(length);
+    }
+
+    fn fields(&mut self, ty: &'static Type, value: &Value) {
+        let map = match value {
+            Value::Null => return,
+            Value::Object(map) => map,
+            other => return self.wrong("object", other),
+        };
+        for (name, inner) in map {
+            self.within(name, |walk| match ty.field(name) {
+                Some(field) => walk.value(&field.ty, inner),
+                None => walk.report(Problem::Unknown),
+            });
+        }
+    }
+
+    fn value(&mut self, ty: &Ty, value: &Value) {
+        if value.is_null() {
+            return;
+        }
+        let (fits, expected) = match ty {
+            Ty::Any => (true, "anything"),
+            Ty::Object => (value.is_object(), "object"),
+            Ty::String => (value.is_string(), "string"),
+            Ty::Bool => (value.is_boolean(), "boolean"),
+            Ty::Int32 => (value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()), "32-bit integer"),
+            Ty::Int64 => (value.as_i64().is_some(), "64-bit integer"),
+            Ty::Double => (value.is_number(), "number"),
+            Ty::Bytes => (value.as_str().is_some_and(is_base64), "base64 string"),
+            Ty::Time | Ty::MicroTime => {
+                (value.as_str().is_some_and(|s| time::parse(s).is_some()), "RFC 3339 time")
+            }
+            Ty::Quantity => (quantity::from_value(value).is_ok(), "quantity"),
+            Ty::IntOrString => (value.is_string() || value.as_i64().is_some(), "integer or string"),
+            Ty::Ref(id) => return self.fields(id.get(), value),
+            Ty::List(item) => return self.list(item, value),
+            Ty::Map(item) => return self.map(item, value),
+        };
+        if !fits {
+            self.wrong(expected, value);
+        }
+    }
+
+    fn list(&mut self, item: &Ty, value: &Value) {
+        let Value::Array(list) = value else { return self.wrong("array", value) };
+        for (i, inner) in list.iter().enumerate() {
+            self.within(&format!("[{i}]"), |walk| walk.value(item, inner));
+        }
+    }
+
+    fn map(&mut self, item: &Ty, value: &Value) {
+        let Value::Object(map) = value else { return self.wrong("object", value) };
+        for (key, inner) in map {
+            self.within(key, |walk| walk.value(item, inner));
+        }
+    }
+}
+
+fn is_base64(text: &str) -> bool {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.decode(text.replace(['\n', '\r'], "")).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn messages(kind: &str, object: &Value) -> Vec<String> {
+        check(super::super::of("", "v1", kind).unwrap(), object).iter().map(FieldError::to_string).collect()
+    }
+
+    #[test]
+    fn a_good_pod_has_no_errors() {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web", "labels": {"a": "b"}, "creationTimestamp": null,
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}, "time": "2026-01-02T03:04:05Z"}]},
+            "spec": {"nodeName": null, "overhead": {"cpu": 1, "memory": "1Gi"}, "containers": [{"name": "c", "image": "i",
+                "livenessProbe": {"httpGet": {"port": "http"}}, "readinessProbe": {"tcpSocket": {"port": 80}},
+                "resources": {"limits": {"cpu": 0.5}}}]},
+        });
+        assert_eq!(messages("Pod", &pod), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_misfit_is_named_with_its_path() {
+        for (kind, object, wanted) in [
+            ("Pod", json!({"spec": {"foo": 1}}), "unknown field \"spec.foo\""),
+            (
+                "Pod",
+                json!({"spec": {"containers": [{"imagee": "x"}]}}),
+                "unknown field \"spec.containers[0].imagee\"",
+            ),
+            ("Pod", json!({"spec": {"containers": {}}}), "spec.containers: expected array, got object"),
+            ("Pod", json!({"spec": []}), "spec: expected object, got array"),
+            ("Pod", json!([]), ": expected object, got array"),
+            (
+                "Pod",
+                json!({"metadata": {"labels": {"a": 1}}}),
+                "metadata.labels.a: expected string, got number 1",
+            ),
+            (
+                "Pod",
+                json!({"spec": {"containers": [{"ports": [{"containerPort": "80"}]}]}}),
+                "spec.containers[0].ports[0].containerPort: expected 32-bit integer, got string \"80\"",
+            ),
+            (
+                "Pod",
+                json!({"spec": {"priority": 3_000_000_000_i64}}),
+                "spec.priority: expected 32-bit integer, got number 3000000000",
+            ),
+            (
+                "Pod",
+                json!({"spec": {"priority": 1.5}}),
+                "spec.priority: expected 32-bit integer, got number 1.5",
+            ),
+            (
+                "Pod",
+                json!({"spec": {"hostNetwork": "true"}}),
+                "spec.hostNetwork: expected boolean, got string \"true\"",
+            ),
+            (
+                "Pod",
+                json!({"spec": {"overhead": {"cpu": "lots"}}}),
+                "spec.overhead.cpu: expected quantity, got string \"lots\"",
+            ),
+            (
+                "Pod",
+                json!({"metadata": {"creationTimestamp": "now"}}),
+                "metadata.creationTimestamp: expected RFC 3339 time, got string \"now\"",
+            ),
+            ("Secret", json!({"data": {"k": "%"}}), "data.k: expected base64 string, got string \"%\""),
+            (
+                "Service",
+                json!({"spec": {"ports": [{"targetPort": true}]}}),
+                "spec.ports[0].targetPort: expected integer or string, got boolean",
+            ),
+        ] {
+            assert_eq!(messages(kind, &object), [wanted]);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The table of types, parsed from the committed text at first use.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// A type with fields.
+#[derive(Debug)]
+pub struct Type {
+    short: &'static str,
+    /// Its fields, ordered by name.
+    pub fields: Vec<Field>,
+    /// The kinds that have this type.
+    pub kinds: Vec<Kind>,
+    /// Whether server-side apply takes a value of it as a whole.
+    pub atomic: bool,
+}
+
+/// Group, version and kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// API group; the core group is the empty string.
+    pub group: &'static str,
+    /// Version within the group.
+    pub version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+}
+
+/// A field of a type.
+#[derive(Debug)]
+pub struct Field {
+    /// Its JSON name.
+    pub name: &'static str,
+    /// What it holds.
+    pub ty: Ty,
+    /// Whether the published definitions require it.
+    pub required: bool,
+    /// How server-side apply sees a list; `None` where nothing is said.
+    pub list: ListMark,
+    /// Whether server-side apply takes a map as a whole.
+    pub atomic_map: bool,
+    /// Strategic merge: lists are merged instead of replaced.
+    pub merge: bool,
+    /// Strategic merge: fields that the patch does not name are dropped from an item.
+    pub retain_keys: bool,
+    /// Strategic merge: the key of list items; empty for lists of plain values.
+    pub merge_key: &'static str,
+}
+
+/// How server-side apply sees a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListMark {
+    /// Nothing is said.
+    None,
+    /// One value.
+    Atomic,
+    /// A set of plain values.
+    Set,
+    /// Items told apart by these fields.
+    Map(Vec<&'static str>),
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ty {
+    /// Text.
+    String,
+    /// True or false.
+    Bool,
+    /// A 32-bit integer.
+    Int32,
+    /// A 64-bit integer.
+    Int64,
+    /// A floating-point number.
+    Double,
+    /// Bytes in base64.
+    Bytes,
+    /// A time in RFC 3339.
+    Time,
+    /// The same with microseconds.
+    MicroTime,
+    /// A quantity: text or a number.
+    Quantity,
+    /// An integer or text.
+    IntOrString,
+    /// Any object.
+    Object,
+    /// Anything.
+    Any,
+    /// A value of a type with fields.
+    Ref(TypeId),
+    /// A list.
+    List(Box<Ty>),
+    /// An object with free keys.
+    Map(Box<Ty>),
+}
+
+/// The place of a type in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TypeId(u32);
+
+impl TypeId {
+    /// The type.
+    pub fn get(self) -> &'static Type {
+        &TABLE.types[self.0 as usize]
+    }
+}
+
+impl Type {
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.binary_search_by(|f| f.name.cmp(name)).ok().map(|i| &self.fields[i])
+    }
+
+    /// The full name of the definition.
+    pub fn name(&self) -> String {
+        if let Some(full) = self.short.strip_prefix('!') {
+            full.to_owned()
+        } else if let Some(rest) = self.short.strip_prefix('~') {
+            format!("io.k8s.apimachinery.pkg.apis.{rest}")
+        } else {
+            format!("io.k8s.api.{}", self.short)
+        }
+    }
+}
+
+type KindKey = (&'static str, &'static str, &'static str);
+
+struct Table {
+    types: Vec<Type>,
+    by_name: HashMap<&'static str, TypeId>,
+    by_kind: HashMap<KindKey, TypeId>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| parse(include_str!("descriptors.txt")));
+
+/// The type of a kind.
+pub fn of(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
+    TABLE.by_kind.get(&(group, version, kind)).map(|id| id.get())
+}
+
+/// The type of a definition, by its name without the common prefix: `core.v1.Pod`, `~meta.v1.ObjectMeta`.
+pub fn named(short: &str) -> Option<&'static Type> {
+    TABLE.by_name.get(short).map(|id| id.get())
+}
+
+/// All types.
+pub fn types() -> &'static [Type] {
+    &TABLE.types
+}
+
+fn parse(text: &'static str) -> Table {
+    let heads = text.lines().filter_map(|l| l.strip_prefix('='));
+    let by_name: HashMap<&'static str, TypeId> = heads
+        .enumerate()
+        .map(|(i, head)| (head.split(' ').next().unwrap_or_default(), TypeId(i as u32)))
+        .collect();
+    let mut types: Vec<Type> = Vec::with_capacity(by_name.len());
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix('=') {
+            types.push(parse_head(head));
+        } else if !line.starts_with('#')
+            && let Some(last) = types.last_mut()
+        {
+            last.fields.push(parse_field(line, &by_name));
+        }
+    }
+    let mut by_kind = HashMap::new();
+    for (i, ty) in types.iter().enumerate() {
+        for k in &ty.kinds {
+            by_kind.insert((k.group, k.version, k.kind), TypeId(i as u32));
+        }
+    }
+    Table { types, by_name, by_kind }
+}
+
+fn parse_head(head: &'static str) -> Type {
+    let mut words = head.split(' ');
+    let short = words.next().unwrap_or_default();
+    let (mut kinds, mut atomic) = (Vec::new(), false);
+    for word in words {
+        let mut parts = word.splitn(3, '/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(group), Some(version), Some(kind)) => kinds.push(Kind { group, version, kind }),
+            _ => atomic = true,
+        }
+    }
+    Type { short, fields: Vec::new(), kinds, atomic }
+}
+
+fn parse_field(line: &'static str, by_name: &HashMap<&'static str, TypeId>) -> Field {
+    let mut words = line.split(' ');
+    let name = words.next().unwrap_or_default();
+    let ty = parse_type(words.next().unwrap_or_default(), by_name);
+    let mut field = Field {
+        name,
+        ty,
+        required: false,
+        list: ListMark::None,
+        atomic_map: false,
+        merge: false,
+        retain_keys: false,
+        merge_key: "",
+    };
+    for word in words {
+        let (mark, rest) = word.split_once(':').unwrap_or((word, ""));
+        let (first, second) = rest.split_once(':').unwrap_or((rest, ""));
+        match (mark, first) {
+            ("!", _) => field.required = true,
+            ("L", "atomic") => field.list = ListMark::Atomic,
+            ("L", "set") => field.list = ListMark::Set,
+            ("L", _) => field.list = ListMark::Map(second.split(',').collect()),
+            ("M", first) => field.atomic_map = first == "atomic",
+            ("P", strategies) => {
+                field.merge = strategies.split(',').any(|s| s == "merge");
+                field.retain_keys = strategies.split(',').any(|s| s == "retainKeys");
+                field.merge_key = second;
+            }
+            _ => {}
+        }
+    }
+    field
+}
+
+fn parse_type(code: &'static str, by_name: &HashMap<&'static str, TypeId>) -> Ty {
+    let rest = code.get(1..).unwrap_or_default();
+    match code.as_bytes().first() {
+        Some(b's') => Ty::String,
+        Some(b'b') => Ty::Bool,
+        Some(b'i') => Ty::Int32,
+        Some(b'l') => Ty::Int64,
+        Some(b'd') => Ty::Double,
+        Some(b'y') => Ty::Bytes,
+        Some(b't') => Ty::Time,
+        Some(b'u') => Ty::MicroTime,
+        Some(b'q') => Ty::Quantity,
+        Some(b'x') => Ty::IntOrString,
+        Some(b'o') => Ty::Object,
+        Some(b'[') => Ty::List(Box::new(parse_type(rest, by_name))),
+        Some(b'{') => Ty::Map(Box::new(parse_type(rest, by_name))),
+        Some(b'&') => by_name.get(rest).map_or(Ty::Any, |id| Ty::Ref(*id)),
+        _ => Ty::Any,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_served_kind_has_a_type() {
+        for r in crate::resources::resources() {
+            assert!(of(r.group, r.version, r.kind).is_some(), "{}", r.qualified());
+        }
+    }
+
+    #[test]
+    fn the_marks_of_a_pod_are_read() {
+        let spec = named("core.v1.PodSpec").unwrap();
+        assert_eq!(spec.name(), "io.k8s.api.core.v1.PodSpec");
+        let containers = spec.field("containers").unwrap();
+        assert!(containers.required && containers.merge && !containers.retain_keys);
+        assert_eq!((containers.merge_key, &containers.list), ("name", &ListMark::Map(vec!["name"])));
+        assert!(spec.field("volumes").unwrap().retain_keys);
+        assert!(spec.field("nodeSelector").unwrap().atomic_map);
+        assert_eq!(spec.field("tolerations").unwrap().list, ListMark::Atomic);
+        assert_eq!(spec.field("nothing").map(|f| f.name), None);
+    }
+
+    #[test]
+    fn every_line_is_understood() {
+        let lines = include_str!("descriptors.txt").lines().filter(|l| !l.starts_with(['#', '='])).count();
+        assert_eq!(types().iter().map(|t| t.fields.len()).sum::<usize>(), lines);
+        for ty in types() {
+            assert!(ty.fields.is_sorted_by_key(|f| f.name), "{}", ty.name());
+        }
+    }
+}
