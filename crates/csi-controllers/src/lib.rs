@@ -1,1 +1,27 @@
-//! Does the volume exist, attached, in the right size?
+//! Does the volume exist, and is it attached? The controllers that stand between the API and any CSI driver: what
+//! upstream runs as sidecars beside each driver.
+//!
+//! ```text
+//! PersistentVolumeClaim ── provision ── CreateVolume ── PersistentVolume ── reclaim ── DeleteVolume
+//! VolumeAttachment      ── attach    ── ControllerPublishVolume / ControllerUnpublishVolume
+//! ```
+//!
+//! - [`run`] both, for the driver at one socket; [`Config`] which socket, and for which node
+//! - [`objects`] the CSIDriver and StorageClass of a driver of ours
+//! - [`provision`] and [`attach`]: `plan` decides purely, the rest acts
+//! - `driver` the driver's calls, each under a deadline; `grpc` how their errors are read and shown
+//! - `work` one act per object at a time, with back-off
+
+pub mod attach;
+mod driver;
+mod finalizers;
+mod grpc;
+mod objects;
+pub mod provision;
+mod run;
+mod work;
+
+pub use driver::Offers;
+pub use grpc::CallError;
+pub use objects::{CLASS_NAME, Objects, objects};
+pub use run::{Config, RunError, run};

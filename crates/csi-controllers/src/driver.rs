@@ -1,0 +1,145 @@
+//! A driver's calls, each under a deadline.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+use trine_contracts::csi::controller_client::ControllerClient;
+use trine_contracts::csi::controller_service_capability::Type as ControllerType;
+use trine_contracts::csi::controller_service_capability::rpc::Type as Rpc;
+use trine_contracts::csi::identity_client::IdentityClient;
+use trine_contracts::csi::plugin_capability::Type as PluginType;
+use trine_contracts::csi::plugin_capability::service::Type as Service;
+use trine_contracts::{csi, socket};
+
+use crate::grpc::CallError;
+
+/// The time that one call may take (upstream's sidecars: `--timeout`, 15 s).
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// A driver at its socket.
+#[derive(Clone)]
+pub struct Driver {
+    channel: Channel,
+}
+
+/// What a driver says that it can do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Offers {
+    /// Its name.
+    pub name: String,
+    /// It has a controller service that makes volumes.
+    pub create: bool,
+    /// Its volumes have to be attached.
+    pub publish: bool,
+    /// It honours attaching for reading only.
+    pub publish_readonly: bool,
+    /// Its volumes are not reachable from every node.
+    pub topology: bool,
+    /// It tells one Pod from many on a node.
+    pub single_node_multi_writer: bool,
+}
+
+impl Driver {
+    /// The driver at `socket`; it need not listen yet.
+    #[must_use]
+    pub fn at(socket: impl Into<PathBuf>) -> Self {
+        Self { channel: socket::connect(socket) }
+    }
+
+    fn controller(&self) -> ControllerClient<Channel> {
+        ControllerClient::new(self.channel.clone()).max_decoding_message_size(socket::MAX_MESSAGE)
+    }
+
+    /// `Probe`: true once it is ready.
+    pub async fn ready(&self) -> Result<bool, CallError> {
+        let mut client = IdentityClient::new(self.channel.clone());
+        let probe = within("Probe", client.probe(timed(csi::ProbeRequest {}))).await?;
+        Ok(probe.ready.unwrap_or(true))
+    }
+
+    /// What it can do.
+    pub async fn offers(&self) -> Result<Offers, CallError> {
+        let mut client = IdentityClient::new(self.channel.clone());
+        let info = client.get_plugin_info(timed(csi::GetPluginInfoRequest {}));
+        let name = within("GetPluginInfo", info).await?.name;
+        let plugin = client.get_plugin_capabilities(timed(csi::GetPluginCapabilitiesRequest {}));
+        let plugin = within("GetPluginCapabilities", plugin).await?.capabilities;
+        let serves = |service: Service| {
+            plugin.iter().any(|c| matches!(&c.r#type, Some(PluginType::Service(s)) if s.r#type() == service))
+        };
+        let mut offers =
+            Offers { name, topology: serves(Service::VolumeAccessibilityConstraints), ..Default::default() };
+        if serves(Service::ControllerService) {
+            let mut client = self.controller();
+            let answer = client.controller_get_capabilities(timed(csi::ControllerGetCapabilitiesRequest {}));
+            for capability in within("ControllerGetCapabilities", answer).await?.capabilities {
+                let Some(ControllerType::Rpc(rpc)) = capability.r#type else { continue };
+                match rpc.r#type() {
+                    Rpc::CreateDeleteVolume => offers.create = true,
+                    Rpc::PublishUnpublishVolume => offers.publish = true,
+                    Rpc::PublishReadonly => offers.publish_readonly = true,
+                    Rpc::SingleNodeMultiWriter => offers.single_node_multi_writer = true,
+                    _ => {}
+                }
+            }
+        }
+        Ok(offers)
+    }
+
+    /// `CreateVolume`.
+    pub async fn create(&self, request: csi::CreateVolumeRequest) -> Result<csi::Volume, CallError> {
+        let mut client = self.controller();
+        let answer = within("CreateVolume", client.create_volume(timed(request))).await?;
+        answer.volume.ok_or_else(|| {
+            CallError::of("CreateVolume", &Status::internal("the driver's answer holds no volume"))
+        })
+    }
+
+    /// `DeleteVolume`.
+    pub async fn delete(&self, volume_id: &str) -> Result<(), CallError> {
+        let request = csi::DeleteVolumeRequest { volume_id: volume_id.to_owned(), ..Default::default() };
+        within("DeleteVolume", self.controller().delete_volume(timed(request))).await.map(drop)
+    }
+
+    /// `ControllerPublishVolume`: gives the publish context.
+    pub async fn publish(
+        &self,
+        request: csi::ControllerPublishVolumeRequest,
+    ) -> Result<csi::ControllerPublishVolumeResponse, CallError> {
+        let mut client = self.controller();
+        within("ControllerPublishVolume", client.controller_publish_volume(timed(request))).await
+    }
+
+    /// `ControllerUnpublishVolume`.
+    pub async fn unpublish(&self, volume_id: &str, node_id: &str) -> Result<(), CallError> {
+        let request = csi::ControllerUnpublishVolumeRequest {
+            volume_id: volume_id.to_owned(),
+            node_id: node_id.to_owned(),
+            ..Default::default()
+        };
+        let mut client = self.controller();
+        within("ControllerUnpublishVolume", client.controller_unpublish_volume(timed(request)))
+            .await
+            .map(drop)
+    }
+}
+
+/// `message` with the deadline told to the driver.
+fn timed<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(DEADLINE);
+    request
+}
+
+async fn within<T>(
+    call: &'static str,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(DEADLINE, answer).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(CallError::of(call, &status)),
+        Err(_) => Err(CallError::late(call, DEADLINE)),
+    }
+}

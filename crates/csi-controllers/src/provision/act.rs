@@ -1,0 +1,228 @@
+//! The calls and the writes of one act.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tonic::Code;
+use tracing::field::Empty;
+use tracing::{Instrument, Span, info_span};
+use trine_contracts::csi;
+use trine_typed::event::Level;
+use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
+use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use trine_typed::kube::{self, Api, ResourceExt};
+
+use super::plan::{
+    Action, CLAIM_FINALIZER, Failure, SELECTED_NODE, VOLUME_FINALIZER, World, failure, volume_name,
+};
+use super::{request, topology};
+use crate::finalizers;
+use crate::grpc::CallError;
+use crate::run::Cx;
+use crate::work::Outcome;
+
+/// Does `action`; what failed is in events and in the log.
+pub(super) async fn act(cx: Cx, world: Arc<World>, action: Action) -> Outcome {
+    let done = match action {
+        Action::Provision(claim, class) => return provision(&cx, &world, &claim, &class).await,
+        Action::Abandon(claim, class) => abandon(&cx, &world, &claim, class.as_deref()).await,
+        Action::Release(claim) => release(&cx, &claim).await,
+        Action::Refuse(claim, text) => {
+            cx.recorder.post(claim.as_ref(), Level::Warning, "ProvisioningFailed", &text).await;
+            return Outcome::Slow;
+        }
+        Action::Reclaim(volume) => return reclaim(&cx, &volume).await,
+        Action::Forget(volume) => {
+            let api = Api::<PersistentVolume>::all(cx.client.clone());
+            finalizers::remove(&api, &volume.name_any(), VOLUME_FINALIZER).await.map(|()| Outcome::Done)
+        }
+    };
+    done.unwrap_or_else(|error| refused(&error))
+}
+
+/// A write that the API server refused: a race is seen at the next look.
+fn refused(error: &kube::Error) -> Outcome {
+    match error {
+        kube::Error::Api(status) if status.code == 409 => Outcome::Done,
+        error => {
+            tracing::warn!(%error, "csi-controllers: a write was refused");
+            Outcome::Retry
+        }
+    }
+}
+
+fn claims(cx: &Cx, claim: &PersistentVolumeClaim) -> Api<PersistentVolumeClaim> {
+    Api::namespaced(cx.client.clone(), &claim.namespace().unwrap_or_default())
+}
+
+fn build(
+    cx: &Cx,
+    world: &World,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+) -> Result<csi::CreateVolumeRequest, String> {
+    let chosen = claim.annotations().get(SELECTED_NODE).or(cx.config.node_name.as_ref());
+    let topology = if cx.offers.topology {
+        let allowed = class.allowed_topologies.as_deref().unwrap_or_default();
+        topology::requirement(world, &cx.offers.name, chosen.map(String::as_str), allowed, &claim.name_any())?
+    } else {
+        None
+    };
+    request::create(claim, class, &cx.offers, topology, cx.config.tell_claims)
+}
+
+async fn provision(cx: &Cx, world: &World, claim: &PersistentVolumeClaim, class: &StorageClass) -> Outcome {
+    let name = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    let step = info_span!(target: "trine::step", "provision", plane = "csi", claim = %name,
+        volume = %volume_name(claim), error = Empty);
+    let request = match build(cx, world, claim, class) {
+        Ok(request) => request,
+        Err(text) => {
+            fail(cx, claim, class, &step, &text).await;
+            return Outcome::Retry;
+        }
+    };
+    make(cx, claim, class, request, &name, &step).instrument(step.clone()).await
+}
+
+async fn make(
+    cx: &Cx,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    request: csi::CreateVolumeRequest,
+    name: &str,
+    step: &Span,
+) -> Outcome {
+    // From here on, a deleted claim stays until it is known what became of the volume.
+    if let Err(error) = finalizers::add(&claims(cx, claim), claim, CLAIM_FINALIZER, None).await {
+        return refused(&error);
+    }
+    let text = format!("External provisioner is provisioning volume for claim \"{name}\"");
+    let (made, ()) = tokio::join!(
+        cx.driver.create(request.clone()),
+        cx.recorder.post(claim, Level::Normal, "Provisioning", &text),
+    );
+    let volume = match made {
+        Ok(volume) => volume,
+        Err(error) => return failed(cx, claim, class, step, &error).await,
+    };
+    let asked = request.capacity_range.as_ref().map_or(0, |r| r.required_bytes);
+    if volume.capacity_bytes != 0 && volume.capacity_bytes < asked {
+        let text =
+            format!("created volume capacity {} less than requested capacity {asked}", volume.capacity_bytes);
+        fail(cx, claim, class, step, &text).await;
+        let _ = cx.driver.delete(&volume.volume_id).await;
+        return Outcome::Retry;
+    }
+    let object = request::persistent_volume(claim, class, &request, &volume, &cx.offers.name);
+    let api = Api::<PersistentVolume>::all(cx.client.clone());
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => {
+            let text = format!("Successfully provisioned volume {}", object.name_any());
+            // Should the release fail, the plan asks for it again.
+            let (_, ()) = tokio::join!(
+                release(cx, claim),
+                cx.recorder.post(claim, Level::Normal, "ProvisioningSucceeded", &text),
+            );
+            Outcome::Done
+        }
+        Err(kube::Error::Api(status)) if status.code == 409 => Outcome::Done,
+        // The volume is there, the claim is kept by its finalizer: the next attempt finds the volume again.
+        Err(error) => {
+            fail(cx, claim, class, step, &format!("cannot save PersistentVolume: {error}")).await;
+            Outcome::Retry
+        }
+    }
+}
+
+/// The driver's refusal: said on the claim, which is free to go if there is surely no volume.
+async fn failed(
+    cx: &Cx,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    step: &Span,
+    error: &CallError,
+) -> Outcome {
+    fail(cx, claim, class, step, &error.to_string()).await;
+    let chosen = cx.offers.topology && claim.annotations().contains_key(SELECTED_NODE);
+    let fate = failure(error, chosen);
+    let api = claims(cx, claim);
+    if fate != Failure::InBackground
+        && let Err(error) = finalizers::remove(&api, &claim.name_any(), CLAIM_FINALIZER).await
+    {
+        return refused(&error);
+    }
+    if fate == Failure::Reschedule {
+        let patch = json!({"metadata": {"annotations": {SELECTED_NODE: null}}});
+        if let Err(error) = api.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await
+        {
+            return refused(&error);
+        }
+    }
+    if error.code == Code::InvalidArgument { Outcome::Slow } else { Outcome::Retry }
+}
+
+async fn fail(cx: &Cx, claim: &PersistentVolumeClaim, class: &StorageClass, step: &Span, why: &str) {
+    step.record("error", why);
+    let text = format!("failed to provision volume with StorageClass \"{}\": {why}", class.name_any());
+    cx.recorder.post(claim, Level::Warning, "ProvisioningFailed", &text).await;
+}
+
+/// The claim is being deleted and it is not known whether the driver has made the volume: asking for it again tells,
+/// because the name decides.
+async fn abandon(
+    cx: &Cx,
+    world: &World,
+    claim: &PersistentVolumeClaim,
+    class: Option<&StorageClass>,
+) -> Result<Outcome, kube::Error> {
+    let exists =
+        Api::<PersistentVolume>::all(cx.client.clone()).get_opt(&volume_name(claim)).await?.is_some();
+    if !exists {
+        match class.map(|class| build(cx, world, claim, class)) {
+            Some(Ok(request)) => match cx.driver.create(request).await {
+                Ok(volume) => {
+                    if let Err(error) = cx.driver.delete(&volume.volume_id).await {
+                        tracing::warn!(claim = claim.name_any(), %error, "the volume of a deleted claim is still there");
+                        return Ok(Outcome::Retry);
+                    }
+                }
+                Err(error) if error.is_final() => {}
+                Err(_) => return Ok(Outcome::Retry),
+            },
+            Some(Err(text)) => {
+                tracing::warn!(claim = claim.name_any(), text, "cannot tell if a deleted claim has a volume");
+                return Ok(Outcome::Retry);
+            }
+            None => tracing::warn!(claim = claim.name_any(), "its class is gone; a volume of it may be left"),
+        }
+    }
+    release(cx, claim).await
+}
+
+async fn release(cx: &Cx, claim: &PersistentVolumeClaim) -> Result<Outcome, kube::Error> {
+    finalizers::remove(&claims(cx, claim), &claim.name_any(), CLAIM_FINALIZER).await.map(|()| Outcome::Done)
+}
+
+async fn reclaim(cx: &Cx, volume: &PersistentVolume) -> Outcome {
+    let name = volume.name_any();
+    let step = info_span!(target: "trine::step", "reclaim", plane = "csi", volume = %name, error = Empty);
+    let handle = volume.spec.as_ref().and_then(|s| s.csi.as_ref()).map(|csi| csi.volume_handle.clone());
+    let deleted = cx.driver.delete(&handle.unwrap_or_default()).instrument(step.clone()).await;
+    if let Err(error) = deleted {
+        step.record("error", error.to_string());
+        cx.recorder.post(volume, Level::Warning, "VolumeFailedDelete", &error.to_string()).await;
+        return Outcome::Retry;
+    }
+    let api = Api::<PersistentVolume>::all(cx.client.clone());
+    match api.delete(&name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Outcome::Done,
+        Err(error) => return refused(&error),
+        Ok(_) => {}
+    }
+    match finalizers::remove(&api, &name, VOLUME_FINALIZER).await {
+        Ok(()) => Outcome::Done,
+        Err(error) => refused(&error),
+    }
+}
