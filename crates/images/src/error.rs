@@ -8,6 +8,7 @@ use trine_kernel::overlay::OverlayError;
 use trine_ledger::LedgerError;
 
 use crate::import::ArchiveError;
+use crate::pull::RegistryError;
 use crate::unpack::LayerError;
 
 /// The kind of a failure, for the one who has to choose a status code.
@@ -53,6 +54,16 @@ pub enum ImageError {
         path: PathBuf,
         /// What is wrong with it.
         source: ArchiveError,
+    },
+    /// The registry gave no image.
+    #[error("cannot pull {image} from registry {registry}")]
+    Pull {
+        /// The image's name.
+        image: String,
+        /// The registry's host.
+        registry: String,
+        /// What happened there.
+        source: RegistryError,
     },
     /// A layer could not be unpacked.
     #[error("image {image}: cannot unpack layer {layer}")]
@@ -114,6 +125,7 @@ impl ImageError {
             Self::Import { source, .. } => source.io().map_or(Fault::Invalid, io_fault),
             Self::Layer { source, .. } => source.io().map_or(Fault::Invalid, io_fault),
             Self::Content { .. } => Fault::Invalid,
+            Self::Pull { source, .. } => source.fault(),
             Self::Io { source, .. } => io_fault(source),
             Self::Ledger(LedgerError::Io { source, .. }) => io_fault(source),
             Self::Ledger(_) | Self::Mount { .. } => Fault::Internal,

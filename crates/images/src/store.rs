@@ -1,13 +1,14 @@
 //! The front door: one folder with images, their layers and the snapshots made from them.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::content::{Blobs, Digest, Session, Staged};
 use crate::error::ImageError;
 use crate::image::{self, Image, Parsed};
 use crate::index::{IndexFile, Record};
+use crate::pull::Pulls;
 use crate::snapshot::Snapshots;
 use crate::unpack::{Layers, NewLayer};
 
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     pub layers: Layers,
     pub session: Arc<Session>,
     pub snapshots: Snapshots,
+    pub pulls: Pulls,
 }
 
 /// An image whose layers are here or in hand.
@@ -86,6 +88,7 @@ impl ImageStore {
             snapshots: Snapshots::open(&root)?,
             session,
             index,
+            pulls: Pulls::default(),
         };
         let gone = inner.sweep()?;
         drop(lock);
@@ -193,9 +196,4 @@ impl Inner {
     pub fn lower(&self, layers: &[Digest]) -> Vec<PathBuf> {
         layers.iter().rev().map(|layer| self.layers.fs(layer)).collect()
     }
-}
-
-/// A description of a path for errors.
-pub(crate) fn shown(path: &Path) -> String {
-    path.display().to_string()
 }

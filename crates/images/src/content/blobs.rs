@@ -37,7 +37,12 @@ impl Blobs {
         Ok(digest)
     }
 
-    pub fn path(&self, digest: &Digest) -> PathBuf {
+    /// A content, if it is there and still what its name says.
+    pub fn get(&self, digest: &Digest) -> Option<Vec<u8>> {
+        std::fs::read(self.path(digest)).ok().filter(|bytes| Digest::of(bytes) == *digest)
+    }
+
+    fn path(&self, digest: &Digest) -> PathBuf {
         self.dir.join(digest.hex())
     }
 

@@ -18,9 +18,9 @@ const DEPTH: usize = 4;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
-    #[serde(default)]
-    pub media_type: String,
     pub digest: String,
+    #[serde(default)]
+    pub size: u64,
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     #[serde(default)]

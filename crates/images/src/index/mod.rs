@@ -4,4 +4,4 @@ mod file;
 mod plan;
 
 pub(crate) use file::IndexFile;
-pub(crate) use plan::{Found, Index, Record};
+pub(crate) use plan::{Index, Record};

@@ -11,9 +11,9 @@ use std::io;
 
 use crate::content::Digest;
 
-pub(crate) use apply::{Expect, Unpacked, unpack};
+pub(crate) use apply::Expect;
 pub(crate) use decode::decoder;
-pub(crate) use layers::{LayerMeta, Layers, NewLayer};
+pub(crate) use layers::{Layers, NewLayer};
 pub use plan::PathFault;
 
 /// Why a layer could not be unpacked. Nothing of it is left then.
