@@ -44,3 +44,38 @@ impl Column {
 pub fn name(obj: &Value) -> Value {
     obj["metadata"]["name"].clone()
 }
+
+/// How long ago the object was made.
+pub fn age(obj: &Value, now_unix: i64) -> Value {
+    trine_objects::time::age(obj["metadata"]["creationTimestamp"].as_str(), now_unix).into()
+}
+
+/// A text, or `<none>`.
+pub fn or_none(text: &str) -> Value {
+    if text.is_empty() { "<none>".into() } else { text.into() }
+}
+
+/// A text, or `<unset>`.
+pub fn or_unset(text: &str) -> Value {
+    if text.is_empty() { "<unset>".into() } else { text.into() }
+}
+
+/// Labels on one line, or `<none>`.
+pub fn labels(labels: &Value) -> String {
+    let pairs: Vec<String> = labels
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+}
+
+/// At most three of a list, and how many more there are; `<none>` for none.
+pub fn some_of(list: &[String]) -> String {
+    match list {
+        [] => "<none>".to_owned(),
+        [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a},{b},{c} + {} more...", rest.len()),
+        all => all.join(","),
+    }
+}

@@ -1,5 +1,6 @@
 //! What a kind may ask of the rest of the server while an object is written.
 
+use super::service::{Allocators, Held};
 use serde_json::Value;
 
 /// Reads other objects from the server's cache.
@@ -12,7 +13,7 @@ pub trait Objects: Send + Sync {
 }
 
 /// What surrounds one write. What was allocated through it is given back when it is dropped without
-/// [`commit`](Cx::commit): after a refusal, a lost race or a dry run.
+/// [`commit`](Cx::commit): after a refusal, a lost race or a dry run. Each attempt of a write has its own.
 pub struct Cx<'a> {
     /// Other objects.
     pub objects: &'a dyn Objects,
@@ -20,9 +21,27 @@ pub struct Cx<'a> {
     pub now_unix: i64,
     /// Warnings for the client (`Warning` headers).
     pub warnings: Vec<String>,
+    pub(super) allocators: &'a Allocators,
+    pub(super) taken: Vec<Held>,
+    pub(super) freed: Vec<Held>,
 }
 
-impl Cx<'_> {
-    /// The object was written: what was allocated stays, what it gave up becomes free.
-    pub fn commit(self) {}
+impl<'a> Cx<'a> {
+    /// The surroundings of one attempt.
+    pub fn new(objects: &'a dyn Objects, allocators: &'a Allocators, now_unix: i64) -> Self {
+        Self { objects, now_unix, warnings: Vec::new(), allocators, taken: Vec::new(), freed: Vec::new() }
+    }
+
+    /// The write is done: what was allocated stays, what was given up becomes free.
+    pub fn commit(mut self) {
+        self.taken.clear();
+        let freed = std::mem::take(&mut self.freed);
+        self.allocators.release(&freed);
+    }
+}
+
+impl Drop for Cx<'_> {
+    fn drop(&mut self) {
+        self.allocators.release(&self.taken);
+    }
 }

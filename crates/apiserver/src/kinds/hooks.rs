@@ -1,12 +1,21 @@
 //! What the verbs ask of a kind.
 
-use super::{Cause, Column, Cx, Invalid, columns, generic::Generic};
+use super::generic::Generic;
+use super::{Cause, Column, Cx, Invalid, columns};
+use super::{config, endpoints, event, metadata, namespace, node, pod, service, small, storage};
 use serde_json::Value;
+use trine_objects::names;
+use trine_objects::resources::Resource;
 
 /// The particulars of a kind. The order at creation is `defaults`, `prepare_create`, `validate`, the write, `Cx::commit`; at
 /// an update `defaults`, `prepare_update`, `validate`, the write, `Cx::commit`. Each may be repeated after a lost race. All
 /// except those that take a [`Cx`] are pure.
 pub trait Hooks: Sync {
+    /// What may be the name of an object.
+    fn name(&self, name: &str) -> names::Checked {
+        names::dns1123_subdomain(name)
+    }
+
     /// Sets what the client left open. Idempotent.
     fn defaults(&self, _obj: &mut Value) {}
 
@@ -35,8 +44,8 @@ pub trait Hooks: Sync {
     }
 
     /// Its cells, one for each column.
-    fn row(&self, obj: &Value, _now_unix: i64) -> Vec<Value> {
-        vec![columns::name(obj), obj["metadata"]["creationTimestamp"].clone()]
+    fn row(&self, obj: &Value, now_unix: i64) -> Vec<Value> {
+        vec![columns::name(obj), columns::age(obj, now_unix)]
     }
 
     /// The fields that selectors may name, always all of them, with their values in this object.
@@ -54,6 +63,97 @@ pub(super) fn metadata_fields(obj: &Value) -> Vec<(String, String)> {
 }
 
 /// The hooks of a resource; those without particulars have the provided ones.
-pub fn hooks(_group: &str, _resource: &str) -> &'static dyn Hooks {
-    &Generic
+pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
+    match (group, resource) {
+        ("", "configmaps") => &config::ConfigMaps,
+        ("", "endpoints") => &endpoints::Endpoints,
+        ("" | "events.k8s.io", "events") => &event::Events,
+        ("", "namespaces") => &namespace::Namespaces,
+        ("", "nodes") => &node::Nodes,
+        ("", "persistentvolumeclaims") => &storage::Claims,
+        ("", "persistentvolumes") => &storage::Volumes,
+        ("", "pods") => &pod::Pods,
+        ("", "podtemplates") => &pod::Templates,
+        ("", "secrets") => &config::Secrets,
+        ("", "serviceaccounts") => &small::Accounts,
+        ("", "services") => &service::Services,
+        ("coordination.k8s.io", "leases") => &small::Leases,
+        ("discovery.k8s.io", "endpointslices") => &endpoints::Slices,
+        ("networking.k8s.io", "ingressclasses") => &small::IngressClasses,
+        ("networking.k8s.io", "ingresses") => &small::Ingresses,
+        ("node.k8s.io", "runtimeclasses") => &small::Runtimes,
+        ("scheduling.k8s.io", "priorityclasses") => &small::Priorities,
+        ("storage.k8s.io", "csidrivers") => &storage::Drivers,
+        ("storage.k8s.io", "csinodes") => &storage::NodeDrivers,
+        ("storage.k8s.io", "csistoragecapacities") => &storage::Capacities,
+        ("storage.k8s.io", "storageclasses") => &storage::Classes,
+        ("storage.k8s.io", "volumeattachments") => &storage::Attachments,
+        ("storage.k8s.io", "volumeattributesclasses") => &storage::AttributesClasses,
+        _ => &Generic,
+    }
+}
+
+/// Everything wrong with an object of a resource: its metadata, and what its kind says.
+pub fn validate(resource: &Resource, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let hooks = hooks(resource.group, resource.plural);
+    let mut causes = metadata::validate(obj, resource.namespaced, |name| hooks.name(name));
+    causes.extend(hooks.validate(obj, old));
+    causes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use trine_objects::resources::resources;
+
+    #[test]
+    fn every_row_has_a_cell_for_each_column_and_no_hook_minds_an_empty_object() {
+        for r in resources() {
+            let hooks = hooks(r.group, r.plural);
+            for mut object in [
+                json!({}),
+                json!({"metadata": {"name": "x"}, "spec": null}),
+                json!({"spec": {}, "status": {}}),
+            ] {
+                assert_eq!(hooks.row(&object, 0).len(), hooks.columns().len(), "{}", r.qualified());
+                hooks.defaults(&mut object);
+                hooks.validate(&object, None);
+                hooks.validate(&object, Some(&json!({})));
+                assert!(hooks.fields(&object).len() >= 2);
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_are_idempotent() {
+        let pod = json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {"httpGet": {"port": 1}},
+            "resources": {"limits": {"cpu": "1"}}}], "volumes": [{"name": "v"}]}});
+        for r in resources() {
+            let hooks = hooks(r.group, r.plural);
+            let mut once = pod.clone();
+            hooks.defaults(&mut once);
+            let mut twice = once.clone();
+            hooks.defaults(&mut twice);
+            assert_eq!(once, twice, "{}", r.qualified());
+        }
+    }
+
+    #[test]
+    fn what_defaults_add_is_in_the_schema() {
+        let pod = json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {"httpGet": {"port": 1}},
+            "ports": [{"containerPort": 1}], "resources": {"limits": {"cpu": "1"}}}], "volumes": [{"name": "v"}, {"name": "w", "secret": {"secretName": "s"}}]}});
+        for r in resources() {
+            let mut object =
+                if r.plural == "pods" { pod.clone() } else { json!({"metadata": {"name": "x"}}) };
+            hooks(r.group, r.plural).defaults(&mut object);
+            if r.group == "events.k8s.io" {
+                continue;
+            }
+            let ty = trine_objects::schema::of(r.group, r.version, r.kind).unwrap();
+            let errors: Vec<String> =
+                trine_objects::schema::check(ty, &object).iter().map(ToString::to_string).collect();
+            assert_eq!(errors, Vec::<String>::new(), "{}", r.qualified());
+        }
+    }
 }

@@ -1,17 +1,34 @@
 //! What is particular to each kind of object. The verbs are the same for all kinds; here is what differs.
 //!
-//! - [`Hooks`] the seam: what the verbs ask of a kind
+//! - [`Hooks`] the seam: what the verbs ask of a kind; [`hooks`] finds them, [`validate`] asks them and checks metadata
 //! - [`Cause`], [`Invalid`] what validation answers
-//! - [`Cx`] what a kind may ask of the rest: other objects, addresses and ports
-//! - [`columns`] the columns of a table
+//! - [`Cx`] what a kind may ask of the rest: other objects, addresses and ports ([`Allocators`])
+//! - [`Column`] the columns of a table
 
 mod cause;
+mod causes;
 mod columns;
+mod config;
 mod cx;
+mod endpoints;
+mod event;
+mod fields;
 mod generic;
 mod hooks;
+mod metadata;
+mod namespace;
+mod node;
+mod pod;
+mod service;
+mod small;
+mod storage;
+#[cfg(test)]
+mod testing;
 
 pub use cause::{Cause, CauseKind, Invalid};
+use causes::Causes;
 pub use columns::Column;
 pub use cx::{Cx, Objects};
-pub use hooks::{Hooks, hooks};
+pub use hooks::{Hooks, hooks, validate};
+pub use pod::validate_ephemeral_update;
+pub use service::Allocators;

@@ -1,0 +1,169 @@
+//! Giving Services their addresses and ports.
+
+use super::pool::{Addresses, PoolError, Ports};
+use crate::kinds::fields::{default, items, items_mut, set, take, text};
+use crate::kinds::{Cause, Cx, Invalid};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Something that a Service holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// A cluster IP.
+    Address(IpAddr),
+    /// A port on every node.
+    Port(u16),
+}
+
+/// The pools of a server; rebuilt from the stored Services at start.
+#[derive(Debug)]
+pub struct Allocators {
+    addresses: Mutex<Addresses>,
+    ports: Mutex<Ports>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic leaves a pool whole: each change is one insertion or removal.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Allocators {
+    /// Pools for a range of Service addresses; `None` if the text is no usable CIDR.
+    pub fn new(service_cidr: &str) -> Option<Self> {
+        Some(Self { addresses: Mutex::new(Addresses::new(service_cidr)?), ports: Mutex::default() })
+    }
+
+    /// The address of the `kubernetes` Service.
+    pub fn first(&self) -> IpAddr {
+        lock(&self.addresses).first()
+    }
+
+    /// Marks what stored Services hold. What is held twice or out of range is left to its holder.
+    pub fn adopt<'s>(&self, services: impl IntoIterator<Item = &'s Value>) {
+        for held in services.into_iter().flat_map(holdings) {
+            match held {
+                Held::Address(address) => drop(lock(&self.addresses).take(address)),
+                Held::Port(port) => drop(lock(&self.ports).take(port)),
+            }
+        }
+    }
+
+    /// Gives back.
+    pub fn release(&self, held: &[Held]) {
+        for one in held {
+            match one {
+                Held::Address(address) => lock(&self.addresses).release(*address),
+                Held::Port(port) => lock(&self.ports).release(*port),
+            }
+        }
+    }
+}
+
+/// What a Service holds.
+pub fn holdings(service: &Value) -> Vec<Held> {
+    let spec = &service["spec"];
+    let listed = items(spec, "clusterIPs").iter().filter_map(Value::as_str);
+    let mut addresses: Vec<IpAddr> =
+        listed.chain([text(spec, "clusterIP")]).filter_map(|a| a.parse().ok()).collect();
+    addresses.dedup();
+    let mut ports: Vec<u16> =
+        items(spec, "ports").iter().filter_map(|p| port_number(&p["nodePort"])).collect();
+    ports.extend(port_number(&spec["healthCheckNodePort"]));
+    ports.sort_unstable();
+    ports.dedup();
+    addresses.into_iter().map(Held::Address).chain(ports.into_iter().map(Held::Port)).collect()
+}
+
+fn port_number(value: &Value) -> Option<u16> {
+    value.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0)
+}
+
+/// Gives a Service what it asks for and does not hold yet, and notes what it no longer holds.
+pub fn allocate(service: &mut Value, old: Option<&Value>, cx: &mut Cx) -> Result<(), Invalid> {
+    let held = old.map(holdings).unwrap_or_default();
+    address(service, &held, cx)?;
+    node_ports(service, &held, cx)?;
+    let kept = holdings(service);
+    cx.freed.extend(held.iter().filter(|h| !kept.contains(h)));
+    Ok(())
+}
+
+fn address(service: &mut Value, held: &[Held], cx: &mut Cx) -> Result<(), Invalid> {
+    let reserved =
+        service["metadata"]["name"] == "kubernetes" && service["metadata"]["namespace"] == "default";
+    let spec = &mut service["spec"];
+    if text(spec, "type") == "ExternalName" {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            take(spec, field);
+        }
+        return Ok(());
+    }
+    let asked = match text(spec, "clusterIP") {
+        "" => items(spec, "clusterIPs").first().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        asked => asked.to_owned(),
+    };
+    let refused = |address: &str, error: &PoolError| {
+        let detail = format!("failed to allocate IP {address}: {error}");
+        Invalid::from(Cause::invalid("spec.clusterIPs", json!([address]), &detail))
+    };
+    let mut pool = lock(&cx.allocators.addresses);
+    let given = if asked == "None" {
+        asked
+    } else if asked.is_empty() {
+        let address = pool.any().map_err(|e| refused("", &e))?;
+        cx.taken.push(Held::Address(address));
+        address.to_string()
+    } else if let Ok(address) = asked.parse::<IpAddr>() {
+        let exempt = held.contains(&Held::Address(address)) || (reserved && address == pool.first());
+        if !exempt {
+            pool.take(address).map_err(|e| refused(&asked, &e))?;
+            cx.taken.push(Held::Address(address));
+        }
+        asked
+    } else {
+        // Validation says what is wrong with it.
+        asked
+    };
+    default(spec, "ipFamilies", json!([pool.family()]));
+    default(spec, "ipFamilyPolicy", "SingleStack");
+    set(spec, "clusterIP", given.clone());
+    set(spec, "clusterIPs", json!([given]));
+    Ok(())
+}
+
+fn node_ports(service: &mut Value, held: &[Held], cx: &mut Cx) -> Result<(), Invalid> {
+    let spec = &mut service["spec"];
+    let wanted = match text(spec, "type") {
+        "NodePort" => true,
+        "LoadBalancer" => spec["allocateLoadBalancerNodePorts"] != false,
+        _ => false,
+    };
+    let mut pool = lock(&cx.allocators.ports);
+    // One number serves several protocols of the same Service.
+    let mut own: HashMap<u16, Vec<String>> = HashMap::new();
+    for (i, port) in items_mut(spec, "ports").enumerate() {
+        let protocol = text(port, "protocol").to_owned();
+        if let Some(number) = port_number(&port["nodePort"]) {
+            let protocols = own.entry(number).or_default();
+            let shared = !protocols.is_empty() && !protocols.contains(&protocol);
+            if !shared && !(protocols.is_empty() && held.contains(&Held::Port(number))) {
+                pool.take(number).map_err(|e| {
+                    Invalid::from(Cause::invalid(format!("spec.ports[{i}].nodePort"), number, &e.to_string()))
+                })?;
+                cx.taken.push(Held::Port(number));
+            }
+            protocols.push(protocol);
+        } else if wanted {
+            let number = pool.any().map_err(|e| {
+                let detail = format!("failed to allocate a nodePort: {e}");
+                Invalid::from(Cause::invalid(format!("spec.ports[{i}].nodePort"), 0, &detail))
+            })?;
+            cx.taken.push(Held::Port(number));
+            own.entry(number).or_default().push(protocol);
+            set(port, "nodePort", number);
+        }
+    }
+    Ok(())
+}
