@@ -16,12 +16,16 @@
 //! - [`runtime`] the CRI client and what it observes
 //! - [`api`] the HTTPS server: logs, exec, attach, pods
 
+pub mod api;
 pub mod config;
 pub mod container;
 pub mod error;
+pub mod events;
 pub mod node;
 pub mod plugins;
 pub mod pod;
+pub mod probes;
+mod run;
 pub mod runtime;
 pub mod status;
 pub mod step;
@@ -30,3 +34,4 @@ pub mod wake;
 
 pub use config::Config;
 pub use error::KubeletError;
+pub use run::run;

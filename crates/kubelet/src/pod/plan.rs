@@ -292,6 +292,10 @@ fn start(
     plan: &mut Plan,
 ) {
     let name = &container.name;
+    // After a restart of the kubelet the volumes of a running Pod are looked at again first.
+    if !s.volumes_ready {
+        return;
+    }
     if let Some(failure) = s.memory.failures.get(name)
         && failure.retry > s.now
     {

@@ -352,6 +352,17 @@ impl Runtime {
         Ok(call("Attach", &id, Duration::from_secs(30), client.attach(request)).await?.url)
     }
 
+    /// The URL to forward ports of a sandbox over.
+    ///
+    /// # Errors
+    /// [`KubeletError::Cri`].
+    pub async fn port_forward(&self, sandbox: &str, port: Vec<i32>) -> Result<String, KubeletError> {
+        let request = cri::PortForwardRequest { pod_sandbox_id: sandbox.to_owned(), port };
+        let mut client = self.runtime.clone();
+        let forward = client.port_forward(request);
+        Ok(call("PortForward", sandbox, Duration::from_secs(30), forward).await?.url)
+    }
+
     /// Makes the runtime open a new log file after a rotation.
     ///
     /// # Errors

@@ -3,12 +3,13 @@
 //! - [`containers`] container statuses with state, last state and waiting reasons
 //! - [`phase`] the phase
 //! - [`conditions`] the five conditions
-//! - [`generate`] the whole status, purely
+//! - [`generate`](mod@generate) the whole status, purely
 //! - [`writer`] sending it when it changed
 
 pub mod conditions;
 pub mod containers;
 pub mod generate;
 pub mod phase;
+pub mod writer;
 
 pub use generate::{StatusInput, generate};

@@ -16,8 +16,8 @@ use crate::error::{KubeletError, api};
 use crate::node::NodeStatusManager;
 use crate::pod::spec;
 
-/// How long one look for an attachment goes on before others get their turn.
-const ATTACH_LOOK: Duration = Duration::from_secs(2);
+/// How long one look for an attachment goes on.
+const ATTACH_LOOK: Duration = Duration::from_secs(60);
 /// First and longest pause between two looks; this is on the way of every Pod with a volume.
 const ATTACH_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
 

@@ -44,6 +44,8 @@ struct State {
     held: Held,
     pauses: BTreeMap<Lock, Duration>,
     errors: BTreeMap<Lock, String>,
+    /// What is not there yet and was said to be missing.
+    said: std::collections::BTreeSet<Lock>,
 }
 
 /// A volume that is there, for the container's configuration.
@@ -108,7 +110,8 @@ impl VolumeManager {
                     source,
                     resolved: before.and_then(|w| w.resolved.clone()),
                     // Labels, annotations and addresses come with a newer object.
-                    stale: matches!(source, Source::DownwardApi | Source::Projected) && newer,
+                    stale: before.is_some_and(|w| w.stale)
+                        || (newer && matches!(source, Source::DownwardApi | Source::Projected)),
                 }
             });
             let wanted = wanted.collect();
@@ -126,6 +129,9 @@ impl VolumeManager {
             }
             state.desired.pods.remove(uid);
             state.held.waiting.retain(|lock, _| !concerns(lock, uid));
+            state.pauses.retain(|lock, _| !concerns(lock, uid));
+            state.errors.retain(|lock, _| !concerns(lock, uid));
+            state.said.retain(|lock| !concerns(lock, uid));
         }
         self.changed();
     }
@@ -242,6 +248,7 @@ impl VolumeManager {
                     state.held.waiting.remove(&lock);
                     state.pauses.remove(&lock);
                     state.errors.remove(&lock);
+                    state.said.remove(&lock);
                     apply(&mut state, &operation, outcome);
                     None
                 }
@@ -438,14 +445,14 @@ fn failed(state: &mut State, operation: &Operation, lock: Lock, error: &KubeletE
     state.held.waiting.insert(lock.clone(), now.checked_add(pause).unwrap_or(now));
     let text = describe(operation, error);
     tracing::info!(error = text, "volume operation failed");
-    let known = state.errors.insert(lock, text.clone());
+    state.errors.insert(lock.clone(), text.clone());
     if !not_yet {
         return Some(text);
     }
     // What is awaited is said once, when it takes long.
     let since = uid_of(operation).and_then(|uid| state.pods.get(&uid)).map(|e| e.since);
     let long = since.is_some_and(|s| now.duration_since(s).as_secs() >= QUIET.as_secs().cast_signed());
-    (long && pause == longest && known.as_ref() != Some(&text)).then_some(text)
+    (long && state.said.insert(lock)).then_some(text)
 }
 
 /// The failure as upstream words it.

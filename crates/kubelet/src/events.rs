@@ -1,0 +1,76 @@
+//! Events about Pods, in the order in which they happened and off the way of the work.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use trine_typed::event::{Level, Recorder};
+use trine_typed::k8s_openapi::api::core::v1::{ObjectReference, Pod};
+
+use crate::pod::spec;
+
+/// Events that may wait; more are dropped, as events are never worth memory without bound.
+const QUEUE: usize = 1000;
+
+struct Event {
+    about: ObjectReference,
+    level: Level,
+    reason: &'static str,
+    message: String,
+}
+
+/// Posts events one after the other.
+#[derive(Clone)]
+pub struct Events(mpsc::Sender<Event>);
+
+impl Events {
+    /// Starts the poster. It ends with the last clone of the handle.
+    #[must_use]
+    pub fn start(recorder: Arc<Recorder>) -> Self {
+        let (sender, mut receiver) = mpsc::channel::<Event>(QUEUE);
+        tokio::spawn(async move {
+            while let Some(event) = receiver.recv().await {
+                recorder.post_about(event.about, event.level, event.reason, &event.message).await;
+            }
+        });
+        Self(sender)
+    }
+
+    /// About the Pod.
+    pub fn pod(&self, pod: &Pod, level: Level, reason: &'static str, message: impl Into<String>) {
+        self.push(reference(pod, None), level, reason, message.into());
+    }
+
+    /// About one of its containers.
+    pub fn container(
+        &self,
+        pod: &Pod,
+        container: &str,
+        level: Level,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.push(reference(pod, Some(container)), level, reason, message.into());
+    }
+
+    fn push(&self, about: ObjectReference, level: Level, reason: &'static str, message: String) {
+        if self.0.try_send(Event { about, level, reason, message }).is_err() {
+            tracing::warn!(reason, "too many events; one is dropped");
+        }
+    }
+}
+
+fn reference(pod: &Pod, container: Option<&str>) -> ObjectReference {
+    let field = |name: &str| {
+        let list = if spec::is_init(pod, name) { "initContainers" } else { "containers" };
+        format!("spec.{list}{{{name}}}")
+    };
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: pod.metadata.name.clone(),
+        namespace: pod.metadata.namespace.clone(),
+        uid: pod.metadata.uid.clone(),
+        resource_version: pod.metadata.resource_version.clone(),
+        field_path: container.map(field),
+    }
+}

@@ -1,0 +1,192 @@
+//! Performing a plan, action by action. What goes wrong is remembered and said; the worker looks again after.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+use tracing::field::Empty;
+use trine_typed::event::Level;
+use trine_typed::k8s_openapi::api::core::v1::Pod;
+
+use super::memory::{Memory, ProbeKind, Waiting};
+use super::plan::{Action, SANDBOX};
+use super::start::{self, Start};
+use super::{Context, spec, stop};
+use crate::container::sandbox;
+use crate::error::KubeletError;
+use crate::runtime::Observed;
+use crate::step::traced;
+
+/// One batch of actions for one Pod.
+pub struct Batch {
+    /// Shared by all workers.
+    pub ctx: Arc<Context>,
+    /// The Pod as it was when the plan was made.
+    pub pod: Arc<Pod>,
+    /// What the runtime had then.
+    pub observed: Arc<Observed>,
+    /// What the worker remembers.
+    pub memory: Arc<Mutex<Memory>>,
+    /// Ends pulls and what has not begun.
+    pub cancel: CancellationToken,
+}
+
+impl Batch {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Performs the actions in order; true if all went well.
+    pub async fn perform(self, actions: Vec<Action>) -> bool {
+        let mut well = true;
+        for action in actions {
+            if self.cancel.is_cancelled() {
+                break;
+            }
+            if let Err(error) = self.one(&action).await {
+                let pod = spec::key(&self.pod);
+                tracing::warn!(pod, ?action, error = error.chain(), "action failed");
+                well = false;
+            }
+        }
+        well
+    }
+
+    async fn one(&self, action: &Action) -> Result<(), KubeletError> {
+        let (ctx, pod) = (&*self.ctx, &*self.pod);
+        match action {
+            Action::CreateSandbox { attempt } => self.create_sandbox(*attempt).await,
+            Action::StopSandbox { id } => stop::sandbox(ctx, pod, id).await,
+            Action::RemoveSandbox { id } => stop::remove_sandbox(ctx, pod, id).await,
+            Action::RemoveContainer { id } => ctx.runtime.remove_container(id).await,
+            Action::AnnounceSandboxChanged => {
+                let text = "Pod sandbox changed, it will be killed and re-created.";
+                ctx.events.pod(pod, Level::Normal, "SandboxChanged", text);
+                Ok(())
+            }
+            Action::AnnounceNetworkNotReady => {
+                self.memory().network_announced = true;
+                let text = "network is not ready: container runtime network not ready";
+                ctx.events.pod(pod, Level::Warning, "NetworkNotReady", text);
+                Ok(())
+            }
+            Action::AnnounceCrash { container, id } => {
+                self.announce_crash(container, id);
+                Ok(())
+            }
+            Action::AnnouncePullBackOff { container } => {
+                self.announce_pull(container);
+                Ok(())
+            }
+            Action::Start { container, attempt, sandbox, restart } => {
+                self.start(container, *attempt, sandbox, *restart).await;
+                Ok(())
+            }
+            Action::Kill { id, why, probe, .. } => self.kill(id, why, *probe).await,
+            Action::KillPod { grace } => stop::all(ctx, pod, &self.observed, *grace).await,
+        }
+    }
+
+    async fn create_sandbox(&self, attempt: u32) -> Result<(), KubeletError> {
+        let (ctx, pod) = (&*self.ctx, &*self.pod);
+        let config = sandbox::config(pod, attempt, &ctx.config, &ctx.resolv_conf());
+        let logs = std::path::Path::new(&config.log_directory);
+        std::fs::create_dir_all(logs).map_err(KubeletError::io("create folder", logs))?;
+        crate::volumes::metadata::make_dir(&crate::volumes::paths::pod(&ctx.config.root, spec::uid(pod)))?;
+        let handler = pod.spec.as_ref().and_then(|s| s.runtime_class_name.clone()).unwrap_or_default();
+        let key = spec::key(pod);
+        let span = tracing::info_span!(target: "trine::step", "RunPodSandbox", plane = "kubelet", pod = %key,
+            pod_uid = spec::uid(pod), error = Empty);
+        match traced(span, ctx.runtime.run_sandbox(config, &handler)).await {
+            Ok(_) => {
+                let mut memory = self.memory();
+                memory.sandbox_failed = None;
+                memory.network_announced = false;
+                Ok(())
+            }
+            Err(error) => {
+                let cause = match &error {
+                    KubeletError::Cri { source, .. } => source.to_string(),
+                    other => other.chain(),
+                };
+                let text = format!("Failed to create pod sandbox: {cause}");
+                ctx.events.pod(pod, Level::Warning, "FailedCreatePodSandBox", text);
+                let mut memory = self.memory();
+                let now = Timestamp::now();
+                memory.sandboxes.next(SANDBOX, now);
+                memory.sandbox_failed = Some(now);
+                Err(error)
+            }
+        }
+    }
+
+    async fn start(&self, name: &str, attempt: u32, sandbox_id: &str, restart: bool) {
+        let (ctx, pod) = (&*self.ctx, &*self.pod);
+        let Some(container) = spec::find(pod, name) else { return };
+        let Some(sandbox_view) = self.observed.sandbox() else { return };
+        if restart {
+            self.memory().crashes.next(name, Timestamp::now());
+        }
+        let config = sandbox::config(pod, sandbox_view.attempt, &ctx.config, &ctx.resolv_conf());
+        let request = Start {
+            pod,
+            container,
+            attempt,
+            sandbox: sandbox_id,
+            sandbox_config: &config,
+            ips: &sandbox_view.ips,
+            address: &ctx.address(pod, &self.observed),
+        };
+        start::start(ctx, &request, &self.memory, &self.cancel).await;
+    }
+
+    async fn kill(&self, id: &str, why: &str, probe: Option<ProbeKind>) -> Result<(), KubeletError> {
+        let (ctx, pod) = (&*self.ctx, &*self.pod);
+        let Some(view) = self.observed.containers.iter().find(|c| c.id == id) else { return Ok(()) };
+        let container = spec::find(pod, &view.name);
+        let own = match probe {
+            Some(ProbeKind::Liveness) => container.and_then(|c| c.liveness_probe.as_ref()),
+            Some(ProbeKind::Startup) => container.and_then(|c| c.startup_probe.as_ref()),
+            _ => None,
+        };
+        let grace = own.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| spec::grace(pod));
+        let ip = ctx.address(pod, &self.observed);
+        stop::container(ctx, pod, view, &ip, grace, why).await
+    }
+
+    fn announce_crash(&self, name: &str, id: &str) {
+        let pod = &*self.pod;
+        let title = spec::title(pod);
+        let delay = {
+            let mut memory = self.memory();
+            let delay = memory.crashes.delay(name).as_secs();
+            memory.announced.retain(|old, _| self.observed.containers.iter().any(|c| c.id == *old));
+            memory.announced.insert(id.to_owned(), Timestamp::now());
+            let pause =
+                if delay >= 60 { format!("{}m{}s", delay / 60, delay % 60) } else { format!("{delay}s") };
+            let message = format!("back-off {pause} restarting failed container={name} pod={title}");
+            memory
+                .waiting
+                .insert(name.to_owned(), Waiting { reason: "CrashLoopBackOff".to_owned(), message });
+            delay
+        };
+        tracing::debug!(name, delay, "crash back-off");
+        let text = format!("Back-off restarting failed container {name} in pod {title}");
+        self.ctx.events.container(pod, name, Level::Warning, "BackOff", text);
+    }
+
+    fn announce_pull(&self, name: &str) {
+        let text = {
+            let mut memory = self.memory();
+            let Some(failure) = memory.failures.get_mut(name) else { return };
+            failure.announced = true;
+            let text = format!("Back-off pulling image {:?}", failure.image.clone().unwrap_or_default());
+            let message = format!("{text}: {}: {}", failure.reason, failure.message);
+            let waiting = Waiting { reason: "ImagePullBackOff".to_owned(), message };
+            memory.waiting.insert(name.to_owned(), waiting);
+            text
+        };
+        self.ctx.events.container(&self.pod, name, Level::Normal, "BackOff", text);
+        self.ctx.events.container(&self.pod, name, Level::Warning, "Failed", "Error: ImagePullBackOff");
+    }
+}
