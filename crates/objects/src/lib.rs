@@ -9,10 +9,12 @@
 //! - [`selector`] label and field selectors
 //! - [`patch`] the ways to change an object by a patch
 //! - [`quantity`] amounts with suffixes
+//! - [`events`] the two forms of Events
 //! - [`conditions`] the list `status.conditions`
 //! - [`time`] times in RFC 3339 and ages for people
 
 pub mod conditions;
+pub mod events;
 pub mod json;
 pub mod names;
 pub mod patch;

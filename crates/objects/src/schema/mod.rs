@@ -11,4 +11,4 @@ mod table;
 
 pub use check::{FieldError, Problem, check};
 pub use prune::prune;
-pub use table::{Field, Kind, ListMark, Ty, Type, named, of, types};
+pub use table::{Field, Kind, ListMark, Ty, Type, named, of, source, types};

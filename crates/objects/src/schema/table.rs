@@ -132,7 +132,7 @@ struct Table {
     by_kind: HashMap<KindKey, TypeId>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| parse(include_str!("descriptors.txt")));
+static TABLE: LazyLock<Table> = LazyLock::new(|| parse(source()));
 
 /// The type of a kind.
 pub fn of(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
@@ -142,6 +142,11 @@ pub fn of(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
 /// The type of a definition, by its name without the common prefix: `core.v1.Pod`, `~meta.v1.ObjectMeta`.
 pub fn named(short: &str) -> Option<&'static Type> {
     TABLE.by_name.get(short).map(|id| id.get())
+}
+
+/// The text that the table is made of: whoever derives something from the table can tell by it whether that is still fresh.
+pub fn source() -> &'static str {
+    include_str!("descriptors.txt")
 }
 
 /// All types.
