@@ -1,1 +1,20 @@
-//! Is it on the network?
+//! Is it on the network? Both sides of the CNI contract, versions 0.1.0 to 1.1.0: a runtime that drives anybody's
+//! plugins, and plugins that anybody's runtime can drive.
+//!
+//! - [`Runtime`] attaches sandboxes by the first valid network of a configuration folder: [`Runtime::add`],
+//!   [`Runtime::del`], [`Runtime::check`], [`Runtime::status`], [`Runtime::gc`]
+//! - [`plugin_main`] serves one built-in plugin in the executed form
+//! - [`default_network`] the configuration of the built-in network
+//! - [`spec`] what the contract says: versions, configurations, requests, results, errors
+
+#![forbid(unsafe_code)]
+
+mod invoke;
+mod ipam;
+mod plugins;
+mod runtime;
+pub mod spec;
+
+pub use plugins::{DefaultNetwork, built_in, default_network, plugin_main};
+pub use runtime::{Attached, Attachment, BrokenFile, NetworkStatus, Runtime, RuntimeOptions};
+pub use spec::{AttachmentId, CniError, Code};

@@ -4,8 +4,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An address with a prefix length; host bits may be set (`10.1.2.3/24`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+use serde::{Deserialize, Serialize};
+
+/// An address with a prefix length; host bits may be set (`10.1.2.3/24`). In JSON it is its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Cidr {
     /// The address.
     pub addr: IpAddr,
@@ -59,6 +62,20 @@ impl Cidr {
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.addr, self.len)
+    }
+}
+
+impl From<Cidr> for String {
+    fn from(cidr: Cidr) -> Self {
+        cidr.to_string()
+    }
+}
+
+impl TryFrom<String> for Cidr {
+    type Error = CidrError;
+
+    fn try_from(text: String) -> Result<Self, CidrError> {
+        text.parse()
     }
 }
 

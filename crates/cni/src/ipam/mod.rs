@@ -1,0 +1,4 @@
+//! Addresses for `host-local`: which may be given ([`range`], pure), and which are ([`store`]).
+
+pub mod range;
+pub mod store;

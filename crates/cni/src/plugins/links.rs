@@ -1,0 +1,126 @@
+//! Names, hardware addresses and marks of the links that we make.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sha2::{Digest, Sha256};
+use trine_kernel::netlink::{Cidr, LinkChange, Mac, NetlinkError, Request as Change, Route};
+use trine_kernel::sysctl;
+
+use crate::spec::{AttachmentId, CniError, CniResult, Code, Request};
+
+/// The alphabet of names: 32 letters, so that seven of them tell 35 bits apart.
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// Letters of a name that come from the attachment.
+const SUFFIX: usize = 7;
+/// The longest name of a link.
+const NAME_MAX: usize = 15;
+
+fn digest(network: &str, id: &AttachmentId) -> [u8; 32] {
+    Sha256::digest(format!("{network}/{}/{}", id.container_id, id.ifname)).into()
+}
+
+/// The host's link of an attachment: always the same, so that DEL finds it without a record.
+pub fn host_name(prefix: &str, network: &str, id: &AttachmentId) -> Result<String, CniError> {
+    if prefix.len() + SUFFIX > NAME_MAX {
+        let msg = format!("link prefix {prefix:?} is longer than {} characters", NAME_MAX - SUFFIX);
+        return Err(CniError::new(Code::InvalidConfig, msg));
+    }
+    let letters = digest(network, id);
+    let letters = letters.iter().take(SUFFIX).map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
+    Ok(prefix.chars().chain(letters).collect())
+}
+
+/// The hardware address of an attachment's own link: locally administered, always the same.
+pub fn pod_mac(network: &str, id: &AttachmentId) -> Mac {
+    let digest = digest(network, id);
+    Mac([0x02, digest[27], digest[28], digest[29], digest[30], digest[31]])
+}
+
+/// The mark on a host link: GC knows by it whose the link is.
+fn alias(network: &str, id: &AttachmentId) -> String {
+    format!("trine-cni {network} {} {}", id.container_id, id.ifname)
+}
+
+/// The request that marks the link `index`.
+pub fn mark(index: u32, network: &str, id: &AttachmentId) -> Change {
+    LinkChange { alias: Some(&alias(network, id)), ..LinkChange::default() }.request(index)
+}
+
+/// Removes every marked link of `network` that belongs to none of `valid`.
+pub fn remove_unmarked(request: &Request) -> Result<(), CniError> {
+    let valid = request.valid_attachments()?;
+    let ours = format!("trine-cni {} ", request.network);
+    let kept: Vec<String> = valid.iter().map(|id| alias(&request.network, id)).collect();
+    let mut host = Route::open()?;
+    let stale: Vec<_> = host
+        .links()?
+        .into_iter()
+        .filter(|link| link.alias.as_ref().is_some_and(|a| a.starts_with(&ours) && !kept.contains(a)))
+        .inspect(|link| tracing::info!(link = link.name, alias = link.alias, "stale link is removed"))
+        .map(|link| Change::del_link(&link).or_absent())
+        .collect();
+    Ok(host.run(&stale)?)
+}
+
+/// The words for a veth that could not be made.
+pub fn veth_error(error: NetlinkError, host: &str, ifname: &str) -> CniError {
+    if error.already_exists() {
+        let msg = format!("the container has a link {ifname} already, or the host has {host}");
+        return CniError::new(Code::InvalidEnvironment, msg).because(error);
+    }
+    error.into()
+}
+
+/// Lets the host pass on packets of the families of `addrs`.
+pub fn forward(addrs: &[Cidr]) -> Result<(), CniError> {
+    if addrs.iter().any(|a| a.addr.is_ipv4()) {
+        sysctl::ensure("net/ipv4/ip_forward", "1")?;
+    }
+    if addrs.iter().any(|a| a.addr.is_ipv6()) {
+        sysctl::ensure("net/ipv6/conf/all/forwarding", "1")?;
+    }
+    Ok(())
+}
+
+/// Checks that the link `ifname` has the addresses of `result` that are its own.
+pub fn check_addresses(route: &mut Route, ifname: &str, result: &CniResult) -> Result<(), CniError> {
+    let differs = |what: String| CniError::new(Code::Internal, what);
+    let link = route.find_link(ifname)?.ok_or_else(|| differs(format!("link {ifname} is gone")))?;
+    if !link.up {
+        return Err(differs(format!("link {ifname} is down")));
+    }
+    let there = route.addresses(Some(link.index))?;
+    for (addr, len) in result.container_ips() {
+        let wanted = Cidr { addr, len };
+        if !there.iter().any(|a| a.addr == wanted) {
+            return Err(differs(format!("address {wanted} is missing on {ifname}")));
+        }
+    }
+    Ok(())
+}
+
+/// The gateway that every routed Pod has: an address that exists nowhere, answered for by a permanent neighbour entry.
+pub const fn link_local_gateway(v6: bool) -> IpAddr {
+    if v6 {
+        IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1))
+    } else {
+        IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_steady_and_differ() {
+        let id = |c: &str| AttachmentId { container_id: c.to_owned(), ifname: "eth0".to_owned() };
+        let name = host_name("tr0a1b2c", "n", &id("c")).unwrap();
+        assert_eq!(name.len(), 15);
+        assert_eq!(name, host_name("tr0a1b2c", "n", &id("c")).unwrap());
+        assert_ne!(name, host_name("tr0a1b2c", "m", &id("c")).unwrap());
+        assert_ne!(name, host_name("tr0a1b2c", "n", &id("d")).unwrap());
+        assert!(host_name("tr0a1b2cd", "n", &id("c")).is_err());
+        assert_eq!(pod_mac("n", &id("c")).0[0], 2);
+    }
+}
