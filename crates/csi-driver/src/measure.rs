@@ -61,7 +61,8 @@ impl Driver {
         required(id, "volume_id")?;
         required(path, "volume_path")?;
         let volume = self.pool.get(id)?;
-        let real = real(path)?;
+        // A path that nothing can be published at is simply not where the volume is.
+        let real = real(path).unwrap_or_else(|_| path.into());
         let observed = Observed::now(self.pool.dir())?;
         let image = self.pool.image(id);
         let device = observed.device(&image).map(|a| a.device.clone());

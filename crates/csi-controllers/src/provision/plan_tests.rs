@@ -158,7 +158,7 @@ fn a_volume_is_deleted_when_released_and_nowhere_attached() {
         ("bound", json!({"status": {"phase": "Bound"}}), Some("n1"), vec![]),
         ("bound and leaving", with(json!({"status": {"phase": "Bound"}})), Some("n1"), vec![]),
         ("released and leaving", leaving.clone(), Some("n1"), vec!["reclaim"]),
-        ("done", with(json!({"metadata": {"finalizers": null}})), Some("n1"), vec![]),
+        ("done", with(json!({"metadata": {"finalizers": []}})), Some("n1"), vec![]),
         ("retained", json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}), Some("n1"), vec![]),
         (
             "retained and leaving",

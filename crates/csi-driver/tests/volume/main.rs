@@ -1,4 +1,5 @@
 //! The driver over its real socket, with real devices and mounts.
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not know as such")]
 
 mod life;
 mod refusals;

@@ -1,10 +1,11 @@
 //! Runs a program of the distribution under a deadline, with its words kept for the error.
 
 use std::ffi::OsStr;
-use std::io::{self, Read};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::exec::{self, ExecError};
 
 /// Bytes of a program's output kept for an error.
 const KEPT: usize = 2048;
@@ -23,31 +24,18 @@ pub enum ProgramError {
         /// The package of the usual distributions that holds it.
         package: &'static str,
     },
-    /// It could not be started or waited for.
-    #[error("{program} could not be run")]
-    Run {
-        /// The program.
-        program: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// It could not be run, or took too long and was killed.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
     /// It gave up.
-    #[error("{program} failed ({status}): {output}")]
+    #[error("{program} failed ({how}): {output}")]
     Failed {
         /// The program.
         program: &'static str,
-        /// Its exit status.
-        status: ExitStatus,
+        /// Its exit status or signal.
+        how: String,
         /// The end of what it printed, on one line.
         output: String,
-    },
-    /// It took too long and was killed.
-    #[error("{program} took longer than {} s and was killed", deadline.as_secs())]
-    TimedOut {
-        /// The program.
-        program: &'static str,
-        /// The time it had.
-        deadline: Duration,
     },
 }
 
@@ -69,52 +57,16 @@ pub(super) fn run(
     fine: &[i32],
     deadline: Duration,
 ) -> Result<(), ProgramError> {
-    let file = find(program, package)?;
-    let failed = |source| ProgramError::Run { program, source };
-    let mut child = Command::new(file)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let readers = [
-        child.stdout.take().map(|pipe| std::thread::spawn(move || read_end(pipe))),
-        child.stderr.take().map(|pipe| std::thread::spawn(move || read_end(pipe))),
-    ];
-    let Some(status) = wait(&mut child, deadline).map_err(failed)? else {
-        return Err(ProgramError::TimedOut { program, deadline });
-    };
-    let output: Vec<String> = readers.into_iter().flatten().filter_map(|reader| reader.join().ok()).collect();
-    if status.code().is_some_and(|code| code == 0 || fine.contains(&code)) {
+    let output = exec::run(Command::new(find(program, package)?).args(args), &[], deadline)?;
+    if output.status.code().is_some_and(|code| code == 0 || fine.contains(&code)) {
         return Ok(());
     }
-    Err(ProgramError::Failed { program, status, output: one_line(&output.join(" ")) })
+    let said = [end_of(&output.stdout), end_of(&output.stderr)].join(" ");
+    Err(ProgramError::Failed { program, how: output.how(), output: one_line(&said) })
 }
 
-/// Waits for `child` until `deadline`; kills it and gives `None` beyond.
-fn wait(child: &mut Child, deadline: Duration) -> io::Result<Option<ExitStatus>> {
-    let since = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if since.elapsed() > deadline {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
-}
-
-fn read_end(mut pipe: impl Read) -> String {
-    let mut bytes = Vec::new();
-    let _ = pipe.read_to_end(&mut bytes);
-    let from = bytes.len().saturating_sub(KEPT);
-    String::from_utf8_lossy(&bytes[from..]).into_owned()
+fn end_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(KEPT)..]).into_owned()
 }
 
 fn one_line(text: &str) -> String {
@@ -132,10 +84,10 @@ mod tests {
         run("sh", "dash", &args("exit 0"), &[], second).unwrap();
         run("sh", "dash", &args("exit 3"), &[3], second).unwrap();
         let error = run("sh", "dash", &args("echo no; echo way >&2; exit 4"), &[], second).unwrap_err();
-        assert_eq!(error.to_string(), "sh failed (exit status: 4): no way");
+        assert_eq!(error.to_string(), "sh failed (exit status 4): no way");
         let error = run("no-such-program", "nowhere", &[], &[], second).unwrap_err();
         assert!(error.to_string().contains("package nowhere"), "{error}");
         let error = run("sh", "dash", &args("exec sleep 60"), &[], Duration::from_millis(30)).unwrap_err();
-        assert!(matches!(error, ProgramError::TimedOut { .. }), "{error}");
+        assert!(matches!(error, ProgramError::Exec(ExecError::Deadline { .. })), "{error}");
     }
 }
