@@ -1,5 +1,7 @@
 //! What does Linux say? The only crate with `unsafe`, netlink, mounts and other syscalls.
 //!
+//! - [`cgroup`] groups of processes with limits: v1, hybrid and v2
+//! - [`container`] a child that mounts, pivots, drops privileges and becomes a container's process
 //! - [`exec`] runs a program with input, output and a deadline
 //! - [`filesystem`] making, recognising, measuring and growing file systems
 //! - [`loopdev`] block devices made of files
@@ -8,11 +10,14 @@
 //! - [`netns`] network namespaces: made, pinned, opened, entered by one-shot threads
 //! - [`nft`] nftables: transactions and reading back
 //! - [`overlay`] read-only layers under one writable folder
+//! - [`proc`] processes: identity, signals, forking, own namespaces
 //! - [`subpath`] parts of volumes, mounted without being led outside
 //! - [`sysctl`] the files of `/proc/sys`
 //! - [`terminal`] raw mode and size of the terminal of a command
 //! - [`testing`] what tests that need root ask first
 
+pub mod cgroup;
+pub mod container;
 pub mod exec;
 pub mod filesystem;
 pub mod loopdev;
@@ -21,6 +26,7 @@ pub mod netlink;
 pub mod netns;
 pub mod nft;
 pub mod overlay;
+pub mod proc;
 pub mod subpath;
 pub mod sysctl;
 pub mod terminal;
