@@ -1,1 +1,26 @@
-//! Are its processes running?
+//! Are its processes running? The CRI runtime: sandboxes, containers, images, streams, on a unix socket.
+//!
+//! - [`serve`] the service on its socket, [`teardown`] the end of all that it made, without a daemon
+//! - [`keeper`] one small process per Pod that outlives the daemon
+//! - [`container`], [`sandbox`] what happens on a call
+//! - [`service`] the RPCs, one file per family; [`streaming`] exec and attach over WebSocket
+
+#![forbid(unsafe_code)]
+
+mod config;
+pub mod container;
+mod error;
+pub mod keeper;
+mod restart;
+mod runtime;
+pub mod sandbox;
+mod serve;
+pub mod service;
+pub mod streaming;
+mod teardown;
+
+pub use config::Config;
+pub use error::CriError;
+pub use runtime::Runtime;
+pub use serve::serve;
+pub use teardown::teardown;

@@ -1,0 +1,286 @@
+//! StartContainer, StopContainer, RemoveContainer, UpdateContainerResources, ReopenContainerLog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+use trine_contracts::cri::{ContainerEventType, LinuxContainerResources};
+use trine_kernel::proc::SIGKILL;
+
+use super::record::{Container, State};
+use super::spec::limits;
+use crate::error::{CriError, chain};
+use crate::keeper::{KeeperError, Request};
+use crate::runtime::{Runtime, now};
+use crate::sandbox::Sandbox;
+
+/// How long the keeper may take to start a program.
+const START_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a killed process may take to be gone.
+const KILL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the keeper may take for what is quick.
+const QUICK: Duration = Duration::from_secs(5);
+/// Longest grace, s, so that a foolish one does not overflow a clock.
+const MAX_GRACE: u64 = 60 * 60 * 24 * 365;
+
+impl Runtime {
+    fn pod_of(&self, container: &Container) -> Result<Arc<Sandbox>, CriError> {
+        self.sandbox(&container.sandbox)
+    }
+
+    fn step(&self, name: &'static str, container: &Container) -> tracing::Span {
+        let pod = self.pod_of(container).map(|s| s.record().pod).unwrap_or_default();
+        let called = container.record().config().metadata.map(|m| m.name).unwrap_or_default();
+        let (pod, called, sandbox) = (pod.as_str(), called.as_str(), container.sandbox.as_str());
+        macro_rules! span {
+            ($name:literal) => {
+                tracing::info_span!(
+                    target: "trine::step", $name, plane = "cri", pod, sandbox, container = called,
+                    error = tracing::field::Empty
+                )
+            };
+        }
+        match name {
+            "StartContainer" => span!("StartContainer"),
+            "StopContainer" => span!("StopContainer"),
+            _ => span!("RemoveContainer"),
+        }
+    }
+
+    /// Starts a container that was created.
+    ///
+    /// # Errors
+    /// [`CriError`]; if its program cannot be executed, with the words for it, and the container has ended.
+    pub(crate) async fn start_container(&self, id: &str) -> Result<(), CriError> {
+        const CALL: &str = "StartContainer";
+        let container = self.container(id)?;
+        let span = self.step(CALL, &container);
+        let runtime = self.clone();
+        let start = async move {
+            let _turn = container.busy.lock().await;
+            runtime.start_container_now(&container).await
+        };
+        let result = tokio::spawn(start.instrument(span.clone())).await.map_err(CriError::joined(CALL))?;
+        if let Err(error) = &result {
+            span.record("error", chain(error));
+        }
+        result
+    }
+
+    async fn start_container_now(&self, container: &Arc<Container>) -> Result<(), CriError> {
+        const CALL: &str = "StartContainer";
+        let state = container.state();
+        if state != State::Created {
+            return Err(CriError::State {
+                call: CALL,
+                object: container.id.clone(),
+                why: format!("it is {state:?}, not Created"),
+            });
+        }
+        let keeper = self.keeper(CALL, &*self.pod_of(container)?)?;
+        let request = Request::Start { container: container.id.clone() };
+        if let Err(source) = keeper.call(request, START_DEADLINE).await {
+            if matches!(source, KeeperError::Failed(_)) {
+                // Its end follows as an event; whoever asks next shall see it ended.
+                let _ = tokio::time::timeout(QUICK, container.exited()).await;
+            }
+            return Err(CriError::Keeper { call: CALL, object: container.id.clone(), source });
+        }
+        container
+            .update(|record| {
+                if record.started_at == 0 {
+                    record.started_at = now();
+                }
+                if record.state == State::Created {
+                    record.state = State::Running;
+                }
+            })
+            .map_err(CriError::io("write the record in", &container.folder))?;
+        self.tell(container, ContainerEventType::ContainerStartedEvent);
+        Ok(())
+    }
+
+    /// Stops a container: its signal, `grace` seconds, then KILL. Unknown or ended is success.
+    ///
+    /// # Errors
+    /// [`CriError::Timeout`] if it cannot even be killed.
+    pub(crate) async fn stop_container(&self, id: &str, grace: i64) -> Result<(), CriError> {
+        let Ok(container) = self.container(id) else { return Ok(()) };
+        let span = self.step("StopContainer", &container);
+        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0).min(MAX_GRACE));
+        let result = self.stop_container_now(&container, grace).instrument(span.clone()).await;
+        if let Err(error) = &result {
+            span.record("error", chain(error));
+        }
+        result
+    }
+
+    /// Without its lock: a second call with a shorter grace must not wait for the first.
+    async fn stop_container_now(&self, container: &Arc<Container>, grace: Duration) -> Result<(), CriError> {
+        const CALL: &str = "StopContainer";
+        match container.state() {
+            State::Exited => return Ok(()),
+            State::Running if !grace.is_zero() => {
+                let signal = container.record().stop_signal;
+                self.signal(container, signal).await?;
+                if tokio::time::timeout(grace, container.exited()).await.is_ok() {
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        self.signal(container, SIGKILL).await?;
+        if tokio::time::timeout(KILL_DEADLINE, container.exited()).await.is_ok() {
+            return Ok(());
+        }
+        self.group(&container.record().cgroup).kill();
+        tokio::time::timeout(KILL_DEADLINE, container.exited()).await.map_err(|_| CriError::Timeout {
+            call: CALL,
+            object: container.id.clone(),
+            after: 2 * KILL_DEADLINE,
+        })
+    }
+
+    async fn signal(&self, container: &Arc<Container>, signal: i32) -> Result<(), CriError> {
+        let Some(keeper) = self.pod_of(container)?.keeper() else { return Ok(()) };
+        let request = Request::Kill { container: container.id.clone(), signal };
+        match keeper.call(request, QUICK).await {
+            // The keeper's end is the container's, and comes as its end.
+            Ok(_) | Err(KeeperError::Unknown | KeeperError::Gone { .. }) => Ok(()),
+            Err(source) => {
+                Err(CriError::Keeper { call: "StopContainer", object: container.id.clone(), source })
+            }
+        }
+    }
+
+    /// Removes a container, killing it first if need be; unknown is success.
+    ///
+    /// # Errors
+    /// [`CriError`] of what stays; the next call tries again.
+    pub(crate) async fn remove_container(&self, id: &str) -> Result<(), CriError> {
+        const CALL: &str = "RemoveContainer";
+        let Ok(container) = self.container(id) else { return Ok(()) };
+        let span = self.step(CALL, &container);
+        let runtime = self.clone();
+        let remove = async move {
+            let _turn = container.busy.lock().await;
+            runtime.remove_container_now(&container).await
+        };
+        let result = tokio::spawn(remove.instrument(span.clone())).await.map_err(CriError::joined(CALL))?;
+        if let Err(error) = &result {
+            span.record("error", chain(error));
+        }
+        result
+    }
+
+    pub(crate) async fn remove_container_now(&self, container: &Arc<Container>) -> Result<(), CriError> {
+        const CALL: &str = "RemoveContainer";
+        let keeper = self.sandbox(&container.sandbox).ok().and_then(|sandbox| sandbox.keeper());
+        if container.state() == State::Making {
+            // The keeper may not know it, or it may have died while being set up: then there is no event to wait for.
+            if let Some(keeper) = &keeper {
+                let _ = keeper.call(Request::Forget { container: container.id.clone() }, QUICK).await;
+            }
+            self.group(&container.record().cgroup).kill();
+        } else {
+            self.stop_container_now(container, Duration::ZERO).await?;
+        }
+        if let Some(keeper) = &keeper {
+            let _ = keeper.call(Request::Forget { container: container.id.clone() }, QUICK).await;
+        }
+        let mut failed = Vec::new();
+        let (images, id) = (self.inner.images.clone(), container.id.clone());
+        let group = self.group(&container.record().cgroup);
+        let work = move || (images.remove_snapshot(&id), group.remove(0));
+        let (snapshot, cgroup) = tokio::task::spawn_blocking(work).await.map_err(CriError::joined(CALL))?;
+        failed.extend(snapshot.err().map(|e| chain(&e)));
+        failed.extend(cgroup.err().map(|e| chain(&e)));
+        if !failed.is_empty() {
+            return Err(CriError::Undone { call: CALL, object: container.id.clone(), failed });
+        }
+        match std::fs::remove_dir_all(&container.folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CriError::io("remove", &container.folder)(e));
+            }
+            _ => {}
+        }
+        self.containers().remove(&container.id);
+        self.tell(container, ContainerEventType::ContainerDeletedEvent);
+        Ok(())
+    }
+
+    /// Changes a container's limits.
+    ///
+    /// # Errors
+    /// [`CriError`]; limits before the one that failed are set.
+    pub(crate) fn update_resources(
+        &self,
+        id: &str,
+        resources: &LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        const CALL: &str = "UpdateContainerResources";
+        let container = self.container(id)?;
+        if container.state() == State::Exited {
+            return Err(CriError::State {
+                call: CALL,
+                object: container.id.clone(),
+                why: "it has ended".into(),
+            });
+        }
+        self.group(&container.record().cgroup)
+            .limit(&limits(resources))
+            .map_err(|source| CriError::Cgroup { call: CALL, object: container.id.clone(), source })?;
+        let written = container.update(|record| {
+            let mut config = record.config();
+            let linux = config.linux.get_or_insert_default();
+            merge(linux.resources.get_or_insert_default(), resources);
+            record.config = hex::encode(prost::Message::encode_to_vec(&config));
+        });
+        written.map_err(CriError::io("write the record in", &container.folder))
+    }
+
+    /// Lets a container's log go on in a new file.
+    ///
+    /// # Errors
+    /// [`CriError`]; no new file is there then.
+    pub(crate) async fn reopen_log(&self, id: &str) -> Result<(), CriError> {
+        const CALL: &str = "ReopenContainerLog";
+        let container = self.container(id)?;
+        if container.state() != State::Running {
+            return Err(CriError::State {
+                call: CALL,
+                object: container.id.clone(),
+                why: "it does not run".into(),
+            });
+        }
+        let keeper = self.keeper(CALL, &*self.pod_of(&container)?)?;
+        let request = Request::Reopen { container: container.id.clone() };
+        keeper.call(request, QUICK).await.map(drop).map_err(|source| CriError::Keeper {
+            call: CALL,
+            object: container.id.clone(),
+            source,
+        })
+    }
+}
+
+/// What `new` says replaces what is there.
+fn merge(there: &mut LinuxContainerResources, new: &LinuxContainerResources) {
+    let number = |there: &mut i64, new: i64| {
+        if new != 0 {
+            *there = new;
+        }
+    };
+    number(&mut there.cpu_period, new.cpu_period);
+    number(&mut there.cpu_quota, new.cpu_quota);
+    number(&mut there.cpu_shares, new.cpu_shares);
+    number(&mut there.memory_limit_in_bytes, new.memory_limit_in_bytes);
+    number(&mut there.memory_swap_limit_in_bytes, new.memory_swap_limit_in_bytes);
+    for (there, new) in
+        [(&mut there.cpuset_cpus, &new.cpuset_cpus), (&mut there.cpuset_mems, &new.cpuset_mems)]
+    {
+        if !new.is_empty() {
+            there.clone_from(new);
+        }
+    }
+    there.unified.extend(new.unified.clone());
+}

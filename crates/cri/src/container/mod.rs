@@ -1,0 +1,20 @@
+//! Containers: from the contract's words to a running process and back.
+//!
+//! - [`spec`] what the OCI specification of a container is (pure)
+//! - [`user`] who it runs as, by the image's own lists (pure)
+//! - [`capabilities`] what it may do (pure)
+//! - [`record`] what is written down of it
+
+pub mod capabilities;
+mod create;
+mod exec;
+mod lifecycle;
+mod paths;
+pub mod record;
+pub mod spec;
+#[cfg(test)]
+mod spec_tests;
+pub mod user;
+
+pub(crate) use exec::ExecOptions;
+pub use record::{Container, ContainerRecord, State};

@@ -1,0 +1,179 @@
+//! What is written down of a container, in `record.json` of its folder, and what is known of it in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use prost::Message;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use trine_contracts::cri::ContainerConfig;
+use trine_kernel::container::oci::{Spec, User};
+
+use crate::keeper::Exit;
+
+/// How far a container is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// Being made; nobody has seen it yet.
+    Making,
+    /// It waits for its start.
+    Created,
+    /// Its program runs.
+    Running,
+    /// It has ended.
+    Exited,
+}
+
+/// What is written down.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ContainerRecord {
+    /// Its id.
+    pub id: String,
+    /// Its sandbox.
+    pub sandbox: String,
+    /// What was asked for, encoded as in the contract, in hex.
+    pub config: String,
+    /// How far it is.
+    pub state: State,
+    /// The image's id.
+    pub image_id: String,
+    /// The image's digest or id, as the contract names it.
+    pub image_ref: String,
+    /// Where its cgroups are.
+    pub cgroup: PathBuf,
+    /// The log file.
+    pub log_path: String,
+    /// The signal that stops it.
+    pub stop_signal: i32,
+    /// Who it runs as.
+    pub user: User,
+    /// ns since 1970.
+    pub created_at: i64,
+    /// ns since 1970; 0 if it never ran.
+    pub started_at: i64,
+    /// How it ended.
+    pub exit: Option<Exit>,
+}
+
+impl ContainerRecord {
+    /// What was asked for.
+    #[must_use]
+    pub fn config(&self) -> ContainerConfig {
+        hex::decode(&self.config)
+            .ok()
+            .and_then(|bytes| ContainerConfig::decode(bytes.as_slice()).ok())
+            .unwrap_or_default()
+    }
+
+    /// The contract's word for how it ended.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match &self.exit {
+            None => "",
+            Some(exit) if exit.error.is_some() => "StartError",
+            Some(exit) if exit.oom => "OOMKilled",
+            Some(exit) if exit.code == 0 => "Completed",
+            Some(_) => "Error",
+        }
+    }
+}
+
+/// A container.
+#[derive(Debug)]
+pub struct Container {
+    /// Its id.
+    pub id: String,
+    /// Its sandbox.
+    pub sandbox: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    record: Mutex<ContainerRecord>,
+    changed: watch::Sender<()>,
+    /// One call that changes it at a time.
+    pub busy: tokio::sync::Mutex<()>,
+}
+
+impl Container {
+    /// A container with this record, which is not written yet.
+    #[must_use]
+    pub fn new(record: ContainerRecord, folder: PathBuf) -> Self {
+        Self {
+            id: record.id.clone(),
+            sandbox: record.sandbox.clone(),
+            folder,
+            record: Mutex::new(record),
+            changed: watch::Sender::new(()),
+            busy: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Reads the record in `folder`.
+    ///
+    /// # Errors
+    /// If it is not there or broken.
+    pub fn load(folder: &Path) -> std::io::Result<Self> {
+        let bytes = std::fs::read(folder.join("record.json"))?;
+        let mut record: ContainerRecord = serde_json::from_slice(&bytes)?;
+        // The keeper may have written down the end while nobody listened.
+        if record.exit.is_none()
+            && let Ok(exit) = std::fs::read(folder.join("exit.json"))
+            && let Ok(exit) = serde_json::from_slice::<Exit>(&exit)
+        {
+            record.state = State::Exited;
+            record.started_at = exit.started_at;
+            record.exit = Some(exit);
+        }
+        Ok(Self::new(record, folder.to_owned()))
+    }
+
+    /// What is known of it now.
+    #[must_use]
+    pub fn record(&self) -> ContainerRecord {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its state now.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).state
+    }
+
+    /// Changes what is known and writes it down.
+    ///
+    /// # Errors
+    /// If it cannot be written; it is changed in memory nevertheless.
+    pub fn update(&self, change: impl FnOnce(&mut ContainerRecord)) -> std::io::Result<()> {
+        let result = {
+            let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+            change(&mut record);
+            write_json(&self.folder.join("record.json"), &*record)
+        };
+        self.changed.send_replace(());
+        result
+    }
+
+    /// Waits until it has ended.
+    pub async fn exited(&self) {
+        let mut changed = self.changed.subscribe();
+        while self.state() != State::Exited {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Its specification.
+    ///
+    /// # Errors
+    /// If it is not there or broken.
+    pub fn spec(&self) -> std::io::Result<Spec> {
+        Ok(serde_json::from_slice(&std::fs::read(self.folder.join("config.json"))?)?)
+    }
+}
+
+/// Replaces a file whole, so that `kill -9` leaves the old one or the new one.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, serde_json::to_vec(value)?)?;
+    std::fs::rename(&fresh, path)
+}

@@ -1,0 +1,112 @@
+//! How the daemon starts a keeper, and finds out whether one lives.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+use trine_kernel::proc::ProcessId;
+
+use super::client::KeeperError;
+use super::start::READY;
+
+/// How long a keeper may take to be ready.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What a keeper is told, in `keeper.json` of its sandbox's folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The Pod's network namespace; the host's if none.
+    pub netns: Option<PathBuf>,
+    /// True for an IPC namespace of its own.
+    pub new_ipc: bool,
+    /// Host name in a UTS namespace of its own; the host's namespace if none.
+    pub hostname: Option<String>,
+    /// True if the containers share a pid namespace.
+    pub share_pid: bool,
+    /// Kernel settings of these namespaces.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// Calls `work` with a path to `folder/name` that is short enough for a socket's address.
+///
+/// # Errors
+/// If the folder cannot be opened, or `work`'s.
+pub(super) fn at_short_path<T>(
+    folder: &Path,
+    name: &str,
+    work: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let folder = File::open(folder)?;
+    work(Path::new(&format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())))
+}
+
+/// Starts `program keeper <folder>` for the sandbox in `folder`, and waits until it serves.
+///
+/// # Errors
+/// [`KeeperError::Start`] with its own words.
+pub async fn spawn(program: &Path, folder: &Path, settings: &Settings) -> Result<ProcessId, KeeperError> {
+    let failed = |why: String| KeeperError::Start { folder: folder.to_owned(), why };
+    let io = |error: io::Error| failed(error.to_string());
+    let bytes = serde_json::to_vec(settings).map_err(|e| failed(e.to_string()))?;
+    std::fs::write(folder.join("keeper.json"), bytes).map_err(io)?;
+    let lock = lock_file(folder).map_err(io)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| failed("the sandbox has a keeper already".to_owned()))?;
+    let log = OpenOptions::new().create(true).append(true).open(folder.join("keeper.log")).map_err(io)?;
+    let mut child = tokio::process::Command::new(program)
+        .arg("keeper")
+        .arg(folder)
+        .env_clear()
+        .stdin(Stdio::from(lock))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(log))
+        .spawn()
+        .map_err(io)?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let mut said = String::new();
+    let Some(mut words) = child.stdout.take() else { return Err(failed("it has no output".to_owned())) };
+    let heard = tokio::time::timeout(DEADLINE, words.read_to_string(&mut said)).await;
+    if said == READY
+        && let Some(id) = pid.and_then(|pid| ProcessId::of(pid).ok())
+    {
+        // Reaped when it ends, if this process still lives then.
+        tokio::spawn(async move { child.wait().await });
+        return Ok(id);
+    }
+    let _ = child.kill().await;
+    Err(failed(match heard {
+        Err(_) => "it was not ready in time".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Ok(Ok(_)) if said.is_empty() => "it ended without a word".to_owned(),
+        Ok(Ok(_)) => said,
+    }))
+}
+
+fn lock_file(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("keeper.lock"))
+}
+
+/// True if the sandbox in `folder` has a keeper, or a child of one that has not let go yet.
+#[must_use]
+pub fn lives(folder: &Path) -> bool {
+    let Ok(lock) = File::open(folder.join("keeper.lock")) else { return false };
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => false,
+        Err(rustix::io::Errno::WOULDBLOCK) => true,
+        Err(_) => false,
+    }
+}
+
+/// The keeper of the sandbox in `folder`, as it wrote itself down, if it lives.
+#[must_use]
+pub fn recorded(folder: &Path) -> Option<ProcessId> {
+    let bytes = std::fs::read(folder.join("keeper.pid")).ok()?;
+    serde_json::from_slice::<ProcessId>(&bytes).ok().filter(ProcessId::lives)
+}

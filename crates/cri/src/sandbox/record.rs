@@ -1,0 +1,149 @@
+//! What is written down of a sandbox, in `record.json` of its folder, and what is known of it in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use prost::Message;
+use serde::{Deserialize, Serialize};
+use trine_contracts::cri::{LinuxSandboxSecurityContext, NamespaceMode, PodSandboxConfig};
+
+use crate::container::record::write_json;
+use crate::keeper::Client;
+
+/// How far a sandbox is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SandboxState {
+    /// Being made; what there is of it goes if that is cut short.
+    Making,
+    /// Its namespaces, keeper and network are there.
+    Ready,
+    /// Stopped, or its keeper is gone.
+    NotReady,
+}
+
+/// What is written down.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SandboxRecord {
+    /// Its id.
+    pub id: String,
+    /// The Pod, for whoever reads the file.
+    pub pod: String,
+    /// What was asked for, encoded as in the contract, in hex.
+    pub config: String,
+    /// The runtime handler that was asked for.
+    pub handler: String,
+    /// How far it is.
+    pub state: SandboxState,
+    /// The boot in which it was made.
+    pub boot: String,
+    /// ns since 1970.
+    pub created_at: i64,
+    /// Its network namespace; none on the host's network.
+    pub netns: Option<PathBuf>,
+    /// CNI was asked to attach it, and not yet, or not with success, to detach it.
+    pub attached: bool,
+    /// Its addresses, the first one first.
+    pub ips: Vec<String>,
+    /// Where its cgroups are.
+    pub cgroup: PathBuf,
+    /// True if that group is ours to remove.
+    pub own_cgroup: bool,
+}
+
+impl SandboxRecord {
+    /// What was asked for.
+    #[must_use]
+    pub fn config(&self) -> PodSandboxConfig {
+        hex::decode(&self.config)
+            .ok()
+            .and_then(|bytes| PodSandboxConfig::decode(bytes.as_slice()).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// Which namespaces a Pod shares with the host, and which its containers share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sharing {
+    /// The host's network, and so its host name.
+    pub host_network: bool,
+    /// The host's IPC.
+    pub host_ipc: bool,
+    /// One pid namespace for all containers.
+    pub pod_pid: bool,
+}
+
+/// What a sandbox's configuration says of that.
+#[must_use]
+pub fn sharing(config: &PodSandboxConfig) -> Sharing {
+    let none = LinuxSandboxSecurityContext::default();
+    let security = config.linux.as_ref().and_then(|l| l.security_context.as_ref()).unwrap_or(&none);
+    let options = security.namespace_options.clone().unwrap_or_default();
+    Sharing {
+        host_network: options.network() == NamespaceMode::Node,
+        host_ipc: options.ipc() == NamespaceMode::Node,
+        pod_pid: security.namespace_options.is_some() && options.pid() == NamespaceMode::Pod,
+    }
+}
+
+/// A sandbox.
+#[derive(Debug)]
+pub struct Sandbox {
+    /// Its id.
+    pub id: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    record: Mutex<SandboxRecord>,
+    keeper: Mutex<Option<Client>>,
+    /// One call that changes it at a time.
+    pub busy: tokio::sync::Mutex<()>,
+}
+
+impl Sandbox {
+    /// A sandbox with this record, which is not written yet.
+    #[must_use]
+    pub fn new(record: SandboxRecord, folder: PathBuf) -> Self {
+        Self {
+            id: record.id.clone(),
+            folder,
+            record: Mutex::new(record),
+            keeper: Mutex::new(None),
+            busy: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Reads the record in `folder`.
+    ///
+    /// # Errors
+    /// If it is not there or broken.
+    pub fn load(folder: &Path) -> std::io::Result<Self> {
+        let bytes = std::fs::read(folder.join("record.json"))?;
+        Ok(Self::new(serde_json::from_slice(&bytes)?, folder.to_owned()))
+    }
+
+    /// What is known of it now.
+    #[must_use]
+    pub fn record(&self) -> SandboxRecord {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what is known and writes it down.
+    ///
+    /// # Errors
+    /// If it cannot be written; it is changed in memory nevertheless.
+    pub fn update(&self, change: impl FnOnce(&mut SandboxRecord)) -> std::io::Result<()> {
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut record);
+        write_json(&self.folder.join("record.json"), &*record)
+    }
+
+    /// Its keeper, if it has one that is connected.
+    #[must_use]
+    pub fn keeper(&self) -> Option<Client> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets or forgets its keeper.
+    pub fn set_keeper(&self, client: Option<Client>) {
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+}

@@ -1,0 +1,215 @@
+//! RunPodSandbox: record, namespaces, keeper and network; all of it or nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use tracing::Instrument;
+use trine_contracts::cri::PodSandboxConfig;
+use trine_kernel::mountpoint::mount_device;
+use trine_kernel::netns::Netns;
+
+use super::files;
+use super::network::attachment;
+use super::record::{Sandbox, SandboxRecord, SandboxState, sharing};
+use crate::error::{CriError, chain};
+use crate::keeper::spawn::{Settings, spawn};
+use crate::runtime::{Intent, Runtime, new_id, now};
+
+const CALL: &str = "RunPodSandbox";
+/// How long attaching to the network may take.
+const NETWORK_DEADLINE: Duration = Duration::from_secs(90);
+
+impl Runtime {
+    /// Makes a sandbox; a repeated call for the same Pod and attempt waits for the first and gets its sandbox.
+    ///
+    /// # Errors
+    /// [`CriError`]; nothing is left of the sandbox then, or what is left is recorded and removed later.
+    pub(crate) async fn run_sandbox(
+        &self,
+        config: PodSandboxConfig,
+        handler: String,
+    ) -> Result<String, CriError> {
+        let Some(metadata) = config.metadata.clone() else {
+            return Err(CriError::invalid(CALL, "the sandbox has no metadata"));
+        };
+        if metadata.uid.is_empty() || metadata.name.is_empty() {
+            return Err(CriError::invalid(CALL, "the Pod has no name or no uid"));
+        }
+        if !handler.is_empty() {
+            return Err(CriError::invalid(CALL, format!("there is no runtime handler {handler:?}")));
+        }
+        let pod = format!("{}/{}", metadata.namespace, metadata.name);
+        let span = tracing::info_span!(
+            target: "trine::step", "RunPodSandbox", plane = "cri", pod = pod.as_str(), pod_uid = metadata.uid.as_str(),
+            sandbox = tracing::field::Empty, error = tracing::field::Empty
+        );
+        let name = format!("{}_{}", metadata.uid, metadata.attempt);
+        let (runtime, inside) = (self.clone(), span.clone());
+        // On a task of its own: a caller that goes away must not leave half a sandbox.
+        let made = async move {
+            let lock = runtime.name_lock(&name);
+            let _turn = lock.lock().await;
+            match runtime.find_sandbox(&config) {
+                Some(there) => Ok(there.id.clone()),
+                None => runtime.make_sandbox(config, pod, &inside).await,
+            }
+        };
+        let result = tokio::spawn(made.instrument(span.clone())).await.map_err(CriError::joined(CALL))?;
+        match &result {
+            Ok(id) => span.record("sandbox", id.as_str()),
+            Err(error) => span.record("error", chain(error)),
+        };
+        result
+    }
+
+    fn find_sandbox(&self, config: &PodSandboxConfig) -> Option<Arc<Sandbox>> {
+        let sandboxes = self.sandboxes();
+        sandboxes
+            .values()
+            .find(|sandbox| {
+                let record = sandbox.record();
+                record.state == SandboxState::Ready && record.config().metadata == config.metadata
+            })
+            .cloned()
+    }
+
+    async fn make_sandbox(
+        &self,
+        config: PodSandboxConfig,
+        pod: String,
+        span: &tracing::Span,
+    ) -> Result<String, CriError> {
+        let id = new_id()?;
+        span.record("sandbox", id.as_str());
+        let folder = self.config().sandbox_dir(&id);
+        let sharing = sharing(&config);
+        let netns = (!sharing.host_network).then(|| folder.join("netns"));
+        let (cgroup, own_cgroup) = self.pod_cgroup(&config);
+        let intent = Intent { folder: folder.clone(), netns: netns.clone(), cgroup: cgroup.clone() };
+        self.inner.ledger.put(&id, &intent)?;
+        std::fs::create_dir_all(folder.join("containers")).map_err(CriError::io("make", &folder))?;
+        let record = SandboxRecord {
+            id: id.clone(),
+            pod,
+            config: hex::encode(config.encode_to_vec()),
+            handler: String::new(),
+            state: SandboxState::Making,
+            boot: self.inner.boot.clone(),
+            created_at: now(),
+            netns,
+            attached: false,
+            ips: Vec::new(),
+            cgroup,
+            own_cgroup,
+        };
+        let sandbox = Arc::new(Sandbox::new(record, folder));
+        self.sandboxes().insert(id.clone(), Arc::clone(&sandbox));
+        let Err(error) = self.fill_sandbox(&sandbox, &config).await else { return Ok(id) };
+        // With deadlines of its own, never the caller's.
+        let undone = match self.stop_sandbox_now(&sandbox).await {
+            Ok(()) => self.remove_sandbox_now(&sandbox).await,
+            Err(error) => Err(error),
+        };
+        if let Err(undoing) = undone {
+            tracing::warn!(sandbox = id, error = chain(&undoing), "a failed sandbox is undone later");
+        }
+        Err(error)
+    }
+
+    async fn fill_sandbox(&self, sandbox: &Arc<Sandbox>, config: &PodSandboxConfig) -> Result<(), CriError> {
+        let written = |e| CriError::io("write the record in", &sandbox.folder)(e);
+        // Before the act: from here on CNI may have made something.
+        sandbox.update(|record| record.attached = record.netns.is_some()).map_err(written)?;
+        let sharing = sharing(config);
+        let hostname = files::hostname(config, sharing.host_network);
+        write_files(&sandbox.folder, config, hostname.as_deref())?;
+        let record = sandbox.record();
+        if let Some(path) = record.netns.clone() {
+            let made = tokio::task::spawn_blocking(move || Netns::create(&path)).await;
+            made.map_err(CriError::joined(CALL))?.map_err(|source| CriError::Netns {
+                call: CALL,
+                object: sandbox.id.clone(),
+                source,
+            })?;
+        }
+        if !sharing.host_ipc {
+            mount_shm(sandbox)?;
+        }
+        let settings = Settings {
+            netns: record.netns.clone(),
+            new_ipc: !sharing.host_ipc,
+            hostname,
+            share_pid: sharing.pod_pid,
+            sysctls: config
+                .linux
+                .as_ref()
+                .map(|l| l.sysctls.clone().into_iter().collect())
+                .unwrap_or_default(),
+        };
+        let (kept, ips) = tokio::join!(self.start_keeper(sandbox, &settings), self.attach(sandbox, config));
+        kept?;
+        let ips = ips?;
+        sandbox
+            .update(|record| {
+                record.ips = ips;
+                record.state = SandboxState::Ready;
+            })
+            .map_err(written)
+    }
+
+    async fn start_keeper(&self, sandbox: &Arc<Sandbox>, settings: &Settings) -> Result<(), CriError> {
+        let span = tracing::info_span!(
+            target: "trine::step", "keeper", plane = "cri", sandbox = sandbox.id.as_str(), error = tracing::field::Empty
+        );
+        let start = async {
+            spawn(&self.config().keeper_program(), &sandbox.folder, settings)
+                .await
+                .map_err(|source| CriError::Keeper { call: CALL, object: sandbox.id.clone(), source })?;
+            self.adopt_keeper(sandbox).await
+        };
+        let result = start.instrument(span.clone()).await;
+        if let Err(error) = &result {
+            span.record("error", chain(error));
+        }
+        result
+    }
+
+    async fn attach(&self, sandbox: &Sandbox, config: &PodSandboxConfig) -> Result<Vec<String>, CriError> {
+        let Some(netns) = sandbox.record().netns else { return Ok(Vec::new()) };
+        let attachment = attachment(&sandbox.id, &netns, config);
+        let attached = tokio::time::timeout(NETWORK_DEADLINE, self.inner.network.add(&attachment)).await;
+        let attached = attached
+            .map_err(|_| CriError::Timeout {
+                call: "ADD",
+                object: sandbox.id.clone(),
+                after: NETWORK_DEADLINE,
+            })?
+            .map_err(|source| CriError::Network { call: CALL, object: sandbox.id.clone(), source })?;
+        Ok(attached.ips.iter().map(|(ip, _)| ip.to_string()).collect())
+    }
+}
+
+fn write_files(folder: &Path, config: &PodSandboxConfig, hostname: Option<&str>) -> Result<(), CriError> {
+    let resolv = files::resolv_conf(config.dns_config.as_ref())
+        .unwrap_or_else(|| std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+    let path = folder.join("resolv.conf");
+    std::fs::write(&path, resolv).map_err(CriError::io("write", &path))?;
+    if let Some(hostname) = hostname {
+        let path = folder.join("hostname");
+        std::fs::write(&path, format!("{hostname}\n")).map_err(CriError::io("write", &path))?;
+    }
+    Ok(())
+}
+
+fn mount_shm(sandbox: &Sandbox) -> Result<(), CriError> {
+    let target = sandbox.folder.join("shm");
+    std::fs::create_dir_all(&target).map_err(CriError::io("make", &target))?;
+    let options = ["nosuid,nodev,noexec,mode=1777,size=65536k".to_owned()];
+    mount_device(Path::new("shm"), &target, "tmpfs", &options).map_err(|source| CriError::Mount {
+        call: CALL,
+        object: sandbox.id.clone(),
+        source,
+    })
+}

@@ -1,0 +1,145 @@
+//! StopPodSandbox: containers killed, keeper ended, network detached, namespaces let go. Every step is tried; what
+//! failed is reported together and tried again by the next call.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::Instrument;
+use trine_kernel::mountpoint::unmount_all;
+use trine_kernel::netns;
+use trine_kernel::proc::{SIGKILL, signal_pidfd};
+
+use super::network::attachment;
+use super::record::{Sandbox, SandboxState};
+use crate::container::State;
+use crate::error::{CriError, chain};
+use crate::keeper::{Client, Request, spawn};
+use crate::runtime::{Runtime, lost};
+
+const CALL: &str = "StopPodSandbox";
+/// How long the end of all processes may take.
+const KILL_DEADLINE: Duration = Duration::from_secs(20);
+/// How long detaching from the network may take.
+const NETWORK_DEADLINE: Duration = Duration::from_secs(60);
+/// Between two looks whether a keeper has gone.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Runtime {
+    /// Stops a sandbox; unknown or stopped is success.
+    ///
+    /// # Errors
+    /// [`CriError`] of what could not be undone; processes are gone nevertheless if they could be killed.
+    pub(crate) async fn stop_sandbox(&self, id: &str) -> Result<(), CriError> {
+        let Ok(sandbox) = self.sandbox(id) else { return Ok(()) };
+        let span = tracing::info_span!(
+            target: "trine::step", "StopPodSandbox", plane = "cri", sandbox = sandbox.id.as_str(),
+            pod = sandbox.record().pod.as_str(), error = tracing::field::Empty
+        );
+        let runtime = self.clone();
+        let stop = async move {
+            let _turn = sandbox.busy.lock().await;
+            runtime.stop_sandbox_now(&sandbox).await
+        };
+        let result = tokio::spawn(stop.instrument(span.clone())).await.map_err(CriError::joined(CALL))?;
+        if let Err(error) = &result {
+            span.record("error", chain(error));
+        }
+        result
+    }
+
+    pub(crate) async fn stop_sandbox_now(&self, sandbox: &Arc<Sandbox>) -> Result<(), CriError> {
+        let mut failed = Vec::new();
+        let record = sandbox.record();
+        let _ = sandbox.update(|record| record.state = SandboxState::NotReady);
+        // The processes first: that the network cannot be detached must not keep them alive.
+        if let Err(why) = self.end_processes(sandbox).await {
+            failed.push(why);
+        }
+        let same_boot = record.boot == self.inner.boot;
+        if record.attached {
+            match self.detach(sandbox).await {
+                Ok(()) => {
+                    let _ = sandbox.update(|record| record.attached = false);
+                }
+                Err(error) => failed.push(chain(&error)),
+            }
+        }
+        if same_boot && let Err(error) = unmount_all(&sandbox.folder.join("shm"), true) {
+            failed.push(chain(&error));
+        }
+        // Kept while the network holds on to it: DEL may want to enter it.
+        if let Some(path) = &record.netns
+            && !sandbox.record().attached
+            && let Err(error) = netns::delete(path)
+        {
+            failed.push(chain(&error));
+        }
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(CriError::Undone { call: CALL, object: sandbox.id.clone(), failed })
+        }
+    }
+
+    async fn detach(&self, sandbox: &Sandbox) -> Result<(), CriError> {
+        let record = sandbox.record();
+        let Some(netns) = &record.netns else { return Ok(()) };
+        let attachment = attachment(&sandbox.id, netns, &record.config());
+        tokio::time::timeout(NETWORK_DEADLINE, self.inner.network.del(&attachment))
+            .await
+            .map_err(|_| CriError::Timeout {
+                call: "DEL",
+                object: sandbox.id.clone(),
+                after: NETWORK_DEADLINE,
+            })?
+            .map_err(|source| CriError::Network { call: CALL, object: sandbox.id.clone(), source })
+    }
+
+    /// Kills containers and keeper: by the keeper's own hand if it answers, by its pid and the cgroups if not.
+    async fn end_processes(&self, sandbox: &Arc<Sandbox>) -> Result<(), String> {
+        let client = match sandbox.keeper() {
+            Some(client) => Some(client),
+            None if spawn::lives(&sandbox.folder) => {
+                Client::connect(&sandbox.folder).await.ok().map(|(c, _)| c)
+            }
+            None => None,
+        };
+        if let Some(client) = client {
+            // That the connection breaks while it ends is no failure.
+            let _ = client.call(Request::Shutdown, KILL_DEADLINE).await;
+        }
+        let result = self.wait_for_keeper(sandbox).await;
+        for container in self.containers_of(&sandbox.id) {
+            self.group(&container.record().cgroup).kill();
+            if container.state() != State::Exited {
+                self.container_exited(&container.id, lost(&container.folder));
+            }
+        }
+        sandbox.set_keeper(None);
+        result
+    }
+
+    async fn wait_for_keeper(&self, sandbox: &Sandbox) -> Result<(), String> {
+        let deadline = Instant::now() + KILL_DEADLINE;
+        let mut killed = false;
+        while spawn::lives(&sandbox.folder) {
+            if Instant::now() > deadline {
+                return Err("the keeper does not end".to_owned());
+            }
+            // One that does not listen is killed; its children die with it.
+            if !killed && Instant::now() + KILL_DEADLINE - KILL_DEADLINE / 10 > deadline {
+                killed = true;
+                if let Some(process) = spawn::recorded(&sandbox.folder)
+                    && let Ok(pidfd) = process.open()
+                {
+                    let _ = signal_pidfd(&pidfd, SIGKILL);
+                }
+                for container in self.containers_of(&sandbox.id) {
+                    self.group(&container.record().cgroup).kill();
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! What containers and sandboxes use, from their groups.
+
+use trine_contracts::cri::{
+    ContainerAttributes, ContainerStats, ContainerStatsFilter, CpuUsage, LinuxPodSandboxStats, MemoryUsage,
+    PodSandboxAttributes, PodSandboxStats, PodSandboxStatsFilter, ProcessUsage, UInt64Value,
+};
+use trine_kernel::cgroup::Usage;
+
+use super::Service;
+use super::sandboxes::matches;
+use crate::container::{Container, State};
+use crate::error::CriError;
+use crate::runtime::now;
+use crate::sandbox::{Sandbox, SandboxState};
+
+impl Service {
+    pub(super) fn stats_of_container(&self, id: &str) -> Result<ContainerStats, CriError> {
+        Ok(self.container_use(&*self.0.container(id)?))
+    }
+
+    pub(super) fn all_container_stats(&self, filter: Option<&ContainerStatsFilter>) -> Vec<ContainerStats> {
+        let none = ContainerStatsFilter::default();
+        let filter = filter.unwrap_or(&none);
+        let containers: Vec<_> = self.0.containers().values().cloned().collect();
+        containers
+            .into_iter()
+            .filter(|c| c.state() == State::Running)
+            .filter(|c| c.id.starts_with(&filter.id) && c.sandbox.starts_with(&filter.pod_sandbox_id))
+            .filter(|c| matches(&filter.label_selector, &c.record().config().labels))
+            .map(|c| self.container_use(&c))
+            .collect()
+    }
+
+    pub(super) fn stats_of_sandbox(&self, id: &str) -> Result<PodSandboxStats, CriError> {
+        Ok(self.sandbox_use(&*self.0.sandbox(id)?))
+    }
+
+    pub(super) fn all_sandbox_stats(&self, filter: Option<&PodSandboxStatsFilter>) -> Vec<PodSandboxStats> {
+        let none = PodSandboxStatsFilter::default();
+        let filter = filter.unwrap_or(&none);
+        let sandboxes: Vec<_> = self.0.sandboxes().values().cloned().collect();
+        sandboxes
+            .into_iter()
+            .filter(|s| s.record().state == SandboxState::Ready && s.id.starts_with(&filter.id))
+            .filter(|s| matches(&filter.label_selector, &s.record().config().labels))
+            .map(|s| self.sandbox_use(&s))
+            .collect()
+    }
+
+    fn container_use(&self, container: &Container) -> ContainerStats {
+        let record = container.record();
+        let config = record.config();
+        let usage = self.0.group(&record.cgroup).usage();
+        ContainerStats {
+            attributes: Some(ContainerAttributes {
+                id: record.id.clone(),
+                metadata: config.metadata,
+                labels: config.labels,
+                annotations: config.annotations,
+            }),
+            cpu: Some(cpu(&usage)),
+            memory: Some(memory(&usage)),
+            writable_layer: None,
+            swap: None,
+            io: None,
+        }
+    }
+
+    fn sandbox_use(&self, sandbox: &Sandbox) -> PodSandboxStats {
+        let record = sandbox.record();
+        let config = record.config();
+        let usage = self.0.group(&record.cgroup).usage();
+        let running = self.0.containers_of(&sandbox.id).into_iter().filter(|c| c.state() == State::Running);
+        PodSandboxStats {
+            attributes: Some(PodSandboxAttributes {
+                id: record.id,
+                metadata: config.metadata,
+                labels: config.labels,
+                annotations: config.annotations,
+            }),
+            linux: Some(LinuxPodSandboxStats {
+                cpu: Some(cpu(&usage)),
+                memory: Some(memory(&usage)),
+                network: None,
+                process: Some(ProcessUsage { timestamp: now(), process_count: number(usage.tasks) }),
+                containers: running.map(|c| self.container_use(&c)).collect(),
+                io: None,
+            }),
+            windows: None,
+        }
+    }
+}
+
+fn number(value: u64) -> Option<UInt64Value> {
+    Some(UInt64Value { value })
+}
+
+fn cpu(usage: &Usage) -> CpuUsage {
+    CpuUsage {
+        timestamp: now(),
+        usage_core_nano_seconds: number(usage.cpu),
+        usage_nano_cores: None,
+        psi: None,
+    }
+}
+
+fn memory(usage: &Usage) -> MemoryUsage {
+    let memory = usage.memory;
+    MemoryUsage {
+        timestamp: now(),
+        working_set_bytes: number(memory.working_set),
+        available_bytes: memory
+            .limit
+            .map(|limit| UInt64Value { value: limit.saturating_sub(memory.working_set) }),
+        usage_bytes: number(memory.usage),
+        rss_bytes: number(memory.rss),
+        page_faults: number(memory.faults),
+        major_page_faults: number(memory.major_faults),
+        psi: None,
+    }
+}

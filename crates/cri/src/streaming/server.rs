@@ -1,0 +1,169 @@
+//! The HTTP server of the streams.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use http::StatusCode;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::channel::{ERROR, FromClient, PROTOCOLS, STDERR, STDOUT, failure, message, status, understand};
+use super::tokens::Session;
+use crate::container::ExecOptions;
+use crate::error::{CriError, chain};
+use crate::keeper::{Kind, Stream, StreamEnd, StreamReader, StreamWriter};
+use crate::runtime::Runtime;
+
+/// A session in which nothing moves for so long ends (upstream's number).
+const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
+/// How long the last words may take.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Serves streams on a port of `config.streaming_address` until `stop`; the base address is in the runtime then.
+///
+/// # Errors
+/// If the address cannot be bound.
+pub async fn serve(runtime: Runtime, stop: CancellationToken) -> Result<SocketAddr, CriError> {
+    let address = SocketAddr::new(runtime.config().streaming_address, 0);
+    let failed = |e| CriError::io("listen for streams on", std::path::Path::new(&address.to_string()))(e);
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    *runtime.inner.streaming_base.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+        format!("http://{bound}");
+    let routes = Router::new()
+        .route("/exec/{token}", any(session))
+        .route("/attach/{token}", any(session))
+        .with_state(runtime);
+    tokio::spawn(async move {
+        let server =
+            axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
+        if let Err(error) = server.await {
+            tracing::error!(%error, "the server of exec and attach has ended");
+        }
+    });
+    Ok(bound)
+}
+
+async fn session(State(runtime): State<Runtime>, Path(token): Path<String>, request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
+        Ok(upgrade) => upgrade,
+        Err(_) => {
+            let why = "only WebSocket (v5.channel.k8s.io, v4.channel.k8s.io) is served here";
+            return (StatusCode::BAD_REQUEST, why).into_response();
+        }
+    };
+    let Some(session) = runtime.inner.tokens.take(&token) else {
+        return (StatusCode::NOT_FOUND, "this token was used, is too old, or never was").into_response();
+    };
+    upgrade.protocols(PROTOCOLS).on_upgrade(move |socket| async move {
+        let (mut to_client, from_client) = socket.split();
+        let (stream, wanted) = match open(&runtime, session).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                say_last(&mut to_client, &failure(&chain(&error))).await;
+                return;
+            }
+        };
+        let (reader, writer) = stream.split();
+        let input = tokio::spawn(feed(from_client, writer, wanted.stdin));
+        show(&mut to_client, reader, wanted, &input).await;
+        input.abort();
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Wanted {
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+}
+
+async fn open(runtime: &Runtime, session: Session) -> Result<(Stream, Wanted), CriError> {
+    match session {
+        Session::Exec { container, command, terminal, stdin, stdout, stderr } => {
+            let options = ExecOptions { container, command, terminal, stdin };
+            Ok((runtime.exec("Exec", options).await?, Wanted { stdin, stdout, stderr }))
+        }
+        Session::Attach { container, stdin, stdout, stderr, .. } => {
+            Ok((runtime.attach_to(&container, stdin).await?, Wanted { stdin, stdout, stderr }))
+        }
+    }
+}
+
+/// Brings what the client sends to the process. Its end is the client's.
+async fn feed(mut from_client: SplitStream<WebSocket>, mut writer: StreamWriter, stdin: bool) {
+    while let Ok(Some(Ok(received))) = tokio::time::timeout(IDLE, from_client.next()).await {
+        let meaning = match received {
+            Message::Binary(bytes) => understand(&bytes),
+            Message::Text(text) => understand(text.as_bytes()),
+            Message::Close(_) => return,
+            Message::Ping(_) | Message::Pong(_) => continue,
+        };
+        let sent = match meaning {
+            FromClient::Stdin(bytes) if stdin => writer.stdin(&bytes).await,
+            FromClient::EndOfStdin if stdin => writer.end_stdin().await,
+            FromClient::Resize(size) => writer.resize(size).await,
+            _ => Ok(()),
+        };
+        if sent.is_err() {
+            break;
+        }
+    }
+    // Kept open until the client goes: dropping it would end the process before its last words are out.
+    while let Some(Ok(received)) = from_client.next().await {
+        if matches!(received, Message::Close(_)) {
+            return;
+        }
+    }
+}
+
+/// Brings what the process says to the client, to its last word.
+async fn show(
+    to_client: &mut SplitSink<WebSocket, Message>,
+    mut reader: StreamReader,
+    wanted: Wanted,
+    input: &tokio::task::JoinHandle<()>,
+) {
+    loop {
+        if input.is_finished() {
+            return;
+        }
+        let piece = match tokio::time::timeout(Duration::from_millis(500), reader.next()).await {
+            // Looks again whether the client is still there.
+            Err(_) => continue,
+            Ok(piece) => piece,
+        };
+        match piece {
+            Ok(Some(StreamEnd::Bytes(kind, bytes))) => {
+                let (channel, wanted) =
+                    if kind == Kind::Stderr { (STDERR, wanted.stderr) } else { (STDOUT, wanted.stdout) };
+                let sent = wanted.then(|| Message::Binary(message(channel, &bytes).into()));
+                if let Some(sent) = sent
+                    && to_client.send(sent).await.is_err()
+                {
+                    return;
+                }
+            }
+            Ok(Some(StreamEnd::Exit(exit))) => return say_last(to_client, &status(&exit)).await,
+            Ok(None) | Err(_) => {
+                return say_last(to_client, &failure("the container's keeper is gone")).await;
+            }
+        }
+    }
+}
+
+async fn say_last(to_client: &mut SplitSink<WebSocket, Message>, status: &serde_json::Value) {
+    let farewell = async {
+        let _ = to_client.send(Message::Binary(message(ERROR, status.to_string().as_bytes()).into())).await;
+        let _ = to_client.close().await;
+    };
+    let _ = tokio::time::timeout(FAREWELL, farewell).await;
+}

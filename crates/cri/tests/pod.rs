@@ -1,0 +1,222 @@
+//! A Pod's life on the real socket: run, create, start, look, stop, remove.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{Node, container, script, secured};
+use tonic::Code;
+use trine_contracts::cri::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_runs_writes_its_log_takes_execs_and_goes_without_a_trace() {
+    let Some(node) = Node::start("a_pod_runs_writes_its_log_takes_execs_and_goes_without_a_trace").await
+    else {
+        return;
+    };
+    let config = node.pod("life");
+    let pod = node.run_pod(&config).await;
+    assert_eq!(node.run_pod(&config).await, pod, "a repeated call gets the same sandbox");
+    let id = node.run(&pod, script("main", "echo out; echo err >&2; printf tail; exec sleep 1000")).await;
+    let status = node.status(&id).await;
+    assert_eq!((status.state(), status.image_ref.is_empty()), (ContainerState::ContainerRunning, false));
+    assert_eq!(
+        node.stdout(&id, "echo $FROM_IMAGE $$; cat /proc/1/cmdline | head -c 5").await.lines().count(),
+        2
+    );
+    let failed = node.exec(&id, "echo no >&2; exit 7").await;
+    assert_eq!((failed.exit_code, failed.stderr.as_slice()), (7, &b"no\n"[..]));
+    let mut log = node.log(&id).await;
+    log.sort();
+    assert_eq!(log, ["stderr F err", "stdout F out"]);
+    let mut client = node.client();
+    client.stop_container(StopContainerRequest { container_id: id.clone(), timeout: 0 }).await.unwrap();
+    let status = node.status(&id).await;
+    assert_eq!((status.exit_code, status.reason.as_str()), (137, "Error"));
+    assert!(status.finished_at >= status.started_at && status.started_at > 0);
+    assert!(node.log(&id).await.contains(&"stdout F tail".to_owned()));
+    client.remove_container(RemoveContainerRequest { container_id: id.clone() }).await.unwrap();
+    client.remove_container(RemoveContainerRequest { container_id: id.clone() }).await.unwrap();
+    let gone = client.container_status(ContainerStatusRequest { container_id: id, verbose: false }).await;
+    assert_eq!(gone.unwrap_err().code(), Code::NotFound);
+    for _ in 0..2 {
+        client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: pod.clone() }).await.unwrap();
+    }
+    let request = PodSandboxStatusRequest { pod_sandbox_id: pod.clone(), verbose: true };
+    let status = client.pod_sandbox_status(request).await.unwrap().into_inner().status.unwrap();
+    assert_eq!(status.state(), PodSandboxState::SandboxNotready);
+    for _ in 0..2 {
+        client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: pod.clone() }).await.unwrap();
+    }
+    let listed = client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap().into_inner();
+    assert!(listed.items.is_empty());
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_are_told_with_code_and_reason() {
+    let Some(node) = Node::start("ends_are_told_with_code_and_reason").await else { return };
+    let pod = node.run_pod(&node.pod("ends")).await;
+    for (name, command, code, reason) in [
+        ("fine", "exit 0", 0, "Completed"),
+        ("bad", "exit 42", 42, "Error"),
+        ("killed", "kill -9 $$; sleep 9", 137, "Error"),
+    ] {
+        // A shell that is process 1 cannot kill itself; its child can be killed.
+        let command = if name == "killed" { "sh -c 'kill -9 $$'; exit $?" } else { command };
+        let id = node.run(&pod, script(name, command)).await;
+        let status = node.ended(&id).await;
+        assert_eq!((status.exit_code, status.reason.as_str()), (code, reason), "{name}");
+    }
+    let mut greedy = script(
+        "greedy",
+        "head -c 200000000 /dev/zero | tail -c 1; x=$(head -c 100000000 /dev/zero | cat -v); echo $x",
+    );
+    greedy.command = ["sh", "-c", "a=x; while true; do a=$a$a; done"].map(str::to_owned).into();
+    greedy.linux = Some(LinuxContainerConfig {
+        resources: Some(LinuxContainerResources { memory_limit_in_bytes: 16 << 20, ..Default::default() }),
+        security_context: None,
+    });
+    let id = node.run(&pod, greedy).await;
+    let status = node.ended(&id).await;
+    assert_eq!((status.exit_code, status.reason.as_str()), (137, "OOMKilled"));
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_not_there_is_named_when_the_container_starts() {
+    let Some(node) = Node::start("a_program_that_is_not_there_is_named_when_the_container_starts").await
+    else {
+        return;
+    };
+    let pod = node.run_pod(&node.pod("nosuch")).await;
+    let id = node.create(&pod, container("bad", &["nosuch"])).await.unwrap();
+    let error = node.start_container(&id).await.unwrap_err();
+    assert!(error.message().contains("exec: \"nosuch\": executable file not found in $PATH"), "{error:?}");
+    let status = node.status(&id).await;
+    assert_eq!(
+        (status.state(), status.exit_code, status.reason.as_str()),
+        (ContainerState::ContainerExited, 128, "StartError")
+    );
+    assert!(status.message.contains("nosuch"));
+    let again = node.start_container(&id).await.unwrap_err();
+    assert_eq!(again.code(), Code::FailedPrecondition);
+    let id = node.run(&pod, container("good", &[])).await;
+    let cmd = vec!["/nosuch".to_owned()];
+    let exec =
+        node.client().exec_sync(ExecSyncRequest { container_id: id, cmd, timeout: 5 }).await.unwrap_err();
+    assert!(exec.message().contains("stat /nosuch: no such file or directory"), "{exec:?}");
+    let missing = ContainerConfig {
+        image: Some(ImageSpec { image: "localhost/none:1".into(), ..Default::default() }),
+        ..container("none", &[])
+    };
+    assert_eq!(node.create(&pod, missing).await.unwrap_err().code(), Code::NotFound);
+    let source = Mount { container_path: "/x".into(), host_path: "/dev/null/x".into(), ..Default::default() };
+    let refused = ContainerConfig { mounts: vec![source], ..container("mount", &[]) };
+    assert!(node.create(&pod, refused).await.unwrap_err().message().contains("/dev/null/x"));
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exec_that_takes_too_long_is_killed_and_one_whose_child_holds_its_output_ends() {
+    let test = "an_exec_that_takes_too_long_is_killed_and_one_whose_child_holds_its_output_ends";
+    let Some(node) = Node::start(test).await else { return };
+    let pod = node.run_pod(&node.pod("exec")).await;
+    let id = node.run(&pod, container("main", &[])).await;
+    let cmd = ["sh", "-c", "sleep 500"].map(str::to_owned).to_vec();
+    let request = ExecSyncRequest { container_id: id.clone(), cmd, timeout: 1 };
+    let late = node.client().exec_sync(request).await.unwrap_err();
+    assert_eq!(late.code(), Code::DeadlineExceeded);
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let left = node.stdout(&id, "cat /proc/[0-9]*/cmdline | grep -c 'slee[p].500' || true").await;
+    assert_eq!(left, "0", "the late one is gone");
+    let begun = std::time::Instant::now();
+    let response = node.exec(&id, "sleep 30 & echo done").await;
+    assert_eq!((response.exit_code, response.stdout.as_slice()), (0, &b"done\n"[..]));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    let big = node.exec(&id, "head -c 3000000 /dev/zero").await;
+    assert_eq!(big.stdout.len(), 3_000_000);
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_sees_what_its_configuration_says() {
+    let Some(node) = Node::start("a_container_sees_what_its_configuration_says").await else { return };
+    let host = node.dir.path().join("data");
+    std::fs::create_dir(&host).unwrap();
+    std::fs::write(host.join("f"), "hello").unwrap();
+    let pod = node.run_pod(&node.pod("sees")).await;
+    let mount = |readonly, to: &str| Mount {
+        container_path: to.into(),
+        host_path: host.to_string_lossy().into_owned(),
+        readonly,
+        ..Default::default()
+    };
+    let value = |value| Some(Int64Value { value });
+    let security = LinuxContainerSecurityContext {
+        run_as_username: "www".into(),
+        supplemental_groups: vec![7],
+        readonly_rootfs: true,
+        no_new_privs: true,
+        masked_paths: vec!["/proc/kcore".into(), "/sys/firmware".into()],
+        readonly_paths: vec!["/proc/sys".into()],
+        capabilities: Some(Capability { drop_capabilities: vec!["ALL".into()], ..Default::default() }),
+        ..Default::default()
+    };
+    let config = ContainerConfig {
+        mounts: vec![mount(true, "/ro"), mount(false, "/rw")],
+        working_dir: "/made/here".into(),
+        ..secured("plain", "sleep 1000", security)
+    };
+    let id = node.run(&pod, config).await;
+    for (command, expected) in [
+        ("id -u; id -g; id -G", "33\n33\n33 7 5000"),
+        ("pwd", "/made/here"),
+        ("cat /ro/f", "hello"),
+        ("touch /ro/x 2>/dev/null || echo denied", "denied"),
+        ("touch /x 2>/dev/null || echo denied", "denied"),
+        ("grep -E 'CapBnd|CapEff' /proc/1/status | grep -vc 0000000000000000 || true", "0"),
+        ("grep NoNewPrivs /proc/1/status | grep -c 1", "1"),
+        ("head -c 1 /proc/kcore | wc -c", "0"),
+        ("test -w /dev/null && test -c /dev/urandom && echo ok", "ok"),
+        ("ls -d /sys/fs/cgroup/*memory* /sys/fs/cgroup/memory.* 2>/dev/null | wc -l | grep -vc '^0$'", "1"),
+    ] {
+        assert_eq!(node.stdout(&id, command).await, expected, "{command}");
+    }
+    let rooted =
+        LinuxContainerSecurityContext { run_as_user: value(0), privileged: true, ..Default::default() };
+    let privileged =
+        ContainerConfig { mounts: vec![mount(false, "/rw")], ..secured("root", "sleep 1000", rooted) };
+    let id = node.run(&pod, privileged).await;
+    assert_eq!(node.stdout(&id, "touch /rw/new && id -u").await, "0");
+    assert!(host.join("new").exists());
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pods_containers_share_its_shm_and_its_pids_only_if_it_says_so() {
+    let Some(node) = Node::start("a_pods_containers_share_its_shm_and_its_pids_only_if_it_says_so").await
+    else {
+        return;
+    };
+    let mut config = node.pod("shared");
+    let security = config.linux.as_mut().unwrap().security_context.as_mut().unwrap();
+    security.namespace_options.as_mut().unwrap().pid = NamespaceMode::Pod as i32;
+    let pod = node.run_pod(&config).await;
+    let options = NamespaceOption {
+        pid: NamespaceMode::Pod as i32,
+        network: NamespaceMode::Node as i32,
+        ..Default::default()
+    };
+    let sharing = LinuxContainerSecurityContext { namespace_options: Some(options), ..Default::default() };
+    let one = node.run(&pod, secured("one", "echo hi > /dev/shm/f; exec sleep 1111", sharing.clone())).await;
+    let two = node.run(&pod, secured("two", "sleep 2222", sharing)).await;
+    assert_eq!(node.stdout(&two, "cat /dev/shm/f").await, "hi");
+    let seen = node.stdout(&two, "cat /proc/[0-9]*/cmdline | grep -c 'slee[p].1111'").await;
+    assert_eq!(seen, "1", "the other's process is seen");
+    let alone = node.run(&pod, script("three", "sleep 3333")).await;
+    let seen = node.stdout(&alone, "cat /proc/[0-9]*/cmdline | grep -c 'slee[p].1111' || true").await;
+    assert_eq!(seen, "0", "it is not seen from a pid namespace of its own");
+    let _ = one;
+    node.finish().await;
+}
