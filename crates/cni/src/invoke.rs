@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use trine_kernel::exec::{self, ExecError, Output};
 
-use crate::plugins::{self, Plugin};
+use crate::plugins::{self, Caller, Plugin};
 use crate::spec::{CniError, Code, Env};
 
 /// How long an executed plugin may take. CNI names no limit; kubelet gives a sandbox four minutes in all.
@@ -84,7 +84,7 @@ fn is_self(path: &Path) -> bool {
 /// The plugin's own error, or why it gave none.
 pub fn call(found: &Found, kind: &str, env: &Env, config: Value) -> Result<Option<Value>, CniError> {
     let answer = match found {
-        Found::BuiltIn(plugin) => plugins::serve(*plugin, env, config),
+        Found::BuiltIn(plugin) => plugins::serve(*plugin, env, config, Caller::InProcess),
         Found::Program(path) => execute(path, env, &config),
     };
     answer.map_err(|e| e.by_plugin(kind))

@@ -1,6 +1,7 @@
 //! Names, hardware addresses and marks of the links that we make.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use trine_kernel::netlink::{Cidr, LinkChange, Mac, NetlinkError, Request as Change, Route};
@@ -12,6 +13,8 @@ use crate::spec::{AttachmentId, CniError, CniResult, Code, Request};
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// Letters of a name that come from the attachment.
 const SUFFIX: usize = 7;
+/// How long a namespace has to take its veth along before the veth is removed by hand.
+const REMOVAL_DELAY: Duration = Duration::from_millis(500);
 /// The longest name of a link.
 const NAME_MAX: usize = 15;
 
@@ -44,6 +47,30 @@ fn alias(network: &str, id: &AttachmentId) -> String {
 /// The request that marks the link `index`.
 pub fn mark(index: u32, network: &str, id: &AttachmentId) -> Change {
     LinkChange { alias: Some(&alias(network, id)), ..LinkChange::default() }.request(index)
+}
+
+/// The request that marks the link `index` as one that belongs to nobody any more.
+pub fn mark_removed(index: u32, network: &str) -> Change {
+    LinkChange { alias: Some(&format!("trine-cni {network}  ")), ..LinkChange::default() }.request(index)
+}
+
+/// The request that frees the name of the link `index`.
+pub fn rename_removed(index: u32) -> Change {
+    LinkChange { name: Some(&format!("trx{index}")), ..LinkChange::default() }.request(index).or_absent()
+}
+
+/// Removes the link `index` after a while, on a thread of its own, unless its namespace takes it along before.
+///
+/// # Errors
+/// The thread could not be started.
+pub fn remove_later(mut host: Route, index: u32) -> std::io::Result<()> {
+    let removal = move || {
+        std::thread::sleep(REMOVAL_DELAY);
+        if let Err(error) = host.del_link(index) {
+            tracing::warn!(%error, "a removed Pod's link stays until GC");
+        }
+    };
+    std::thread::Builder::new().name("veth-removal".to_owned()).stack_size(128 << 10).spawn(removal).map(drop)
 }
 
 /// Removes every marked link of `network` that belongs to none of `valid`.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::serve::{ALL, find, serve};
+use super::serve::{ALL, Caller, find, serve};
 use crate::spec::{CniError, Code, Env, Version};
 
 /// The types of the built-in plugins, for a multi-call binary.
@@ -36,7 +36,7 @@ pub fn plugin_main(name: &str) -> ExitCode {
     };
     let asked = config.as_ref().ok().and_then(|c| c.get("cniVersion")).and_then(Value::as_str);
     let asked = asked.unwrap_or_default().to_owned();
-    finish(config.and_then(|config| serve(plugin, &env, config)), &asked)
+    finish(config.and_then(|config| serve(plugin, &env, config, Caller::Program)), &asked)
 }
 
 fn finish(answer: Result<Option<Value>, CniError>, asked: &str) -> ExitCode {

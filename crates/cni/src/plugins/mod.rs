@@ -18,4 +18,4 @@ mod serve;
 pub use default_network::{DefaultNetwork, default_network};
 pub use main::{built_in, plugin_main};
 pub(crate) use routed::OWN;
-pub(crate) use serve::{Plugin, find, serve};
+pub(crate) use serve::{Caller, Plugin, find, serve};

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use trine_kernel::netlink::{
-    Cidr, LinkChange, Mac, Request as Change, Route, RouteEntry, Scope, Veth, VethPeer,
+    Cidr, Link, LinkChange, Mac, Request as Change, Route, RouteEntry, Scope, Veth, VethPeer,
 };
 use trine_kernel::netns::Netns;
 
@@ -139,6 +139,38 @@ impl<'a> Pod<'a> {
         CniResult { interfaces: vec![host, own], ips: given.ips, routes, dns: given.dns }
     }
 
+    /// Takes the Pod off the network. Removing a veth takes tens of milliseconds in which no other link can be changed,
+    /// and mostly its namespace goes a moment later and takes it along: so it is stripped and renamed now, and
+    /// removed later if it is still there. If we are killed before that, GC finds it by its mark.
+    fn disconnect(&self) -> Result<(), CniError> {
+        let mut host = Route::open()?;
+        let Some(link) = host.find_link(&self.host_name)? else { return Ok(()) };
+        let result = self.request.prev_result.as_ref().filter(|_| self.request.in_daemon);
+        let set_aside = result.is_some_and(|result| self.set_aside(&mut host, &link, result).is_ok());
+        if set_aside && links::remove_later(host, link.index).is_ok() {
+            return Ok(());
+        }
+        // `host` may be gone with the thread that could not be started.
+        Ok(Route::open()?.del_link(link.index)?)
+    }
+
+    fn set_aside(&self, host: &mut Route, link: &Link, result: &CniResult) -> Result<(), CniError> {
+        let routes = result.container_ips().into_iter();
+        let mut changes: Vec<_> =
+            routes.map(|(addr, _)| host_route(Cidr::host(addr), link.index).del().or_absent()).collect();
+        changes.push(links::mark_removed(link.index, &self.request.network));
+        host.run(&changes)?;
+        if let (Ok(netns), Some(peer)) = (Netns::open(Path::new(&self.request.env.netns)), link.peer) {
+            let routes = result.routes.iter().map(|route| inner_route(route, peer).del());
+            let addrs = result.container_ips().into_iter();
+            let addrs = addrs.map(|(addr, _)| Change::del_address(peer, Cidr::host(addr)));
+            let mut changes: Vec<_> = routes.chain(addrs).map(Change::or_absent).collect();
+            changes.push(links::rename_removed(peer));
+            Route::open_in(&netns)?.run(&changes)?;
+        }
+        Ok(host.run(&[links::rename_removed(link.index)])?)
+    }
+
     fn check(&self) -> Result<(), CniError> {
         let result = self.request.need_prev_result()?;
         let mut pod = Route::open_in(&Netns::open(Path::new(&self.request.env.netns))?)?;
@@ -213,7 +245,7 @@ impl Plugin for Routed {
     fn del(&self, request: &Request) -> Result<(), CniError> {
         let pod = Pod::of(request)?;
         // The link goes first: while it is there, its address must not be another's.
-        let link = Route::open().and_then(|mut host| host.del_link(&pod.host_name)).map_err(CniError::from);
+        let link = pod.disconnect();
         CniError::all(link.err().into_iter().chain(pod.ipam.del().err()).collect())
     }
 

@@ -48,17 +48,33 @@ pub fn find(kind: &str) -> Option<&'static dyn Plugin> {
     ALL.into_iter().find(|plugin| plugin.name() == kind)
 }
 
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// A runtime or a plugin in this process.
+    InProcess,
+    /// This process is the plugin, and ends with the answer.
+    Program,
+}
+
 /// Answers one request.
 ///
 /// # Errors
 /// The contract's code and words.
-pub fn serve(plugin: &dyn Plugin, env: &Env, config: Value) -> Result<Option<Value>, CniError> {
+pub fn serve(
+    plugin: &dyn Plugin,
+    env: &Env,
+    config: Value,
+    caller: Caller,
+) -> Result<Option<Value>, CniError> {
     let command = env.command()?;
     if command == Command::Version {
         let supported: Vec<_> = ALL_VERSIONS.iter().map(|version| version.text()).collect();
         return Ok(Some(json!({"cniVersion": Version::NEWEST.text(), "supportedVersions": supported})));
     }
-    let request = Request::new(env, config)?;
+    let mut request = Request::new(env, config)?;
+    request.in_daemon = caller == Caller::InProcess;
+    let request = request;
     let needs = |has: bool| {
         if has {
             return Ok(());

@@ -117,8 +117,17 @@ impl Lab {
         std::fs::read_dir(self.dir.path().join("cache/results")).map_or(0, Iterator::count)
     }
 
+    /// The links of the host, once those that are being removed are gone.
     fn links(&self) -> Vec<String> {
-        Route::open().unwrap().links().unwrap().into_iter().map(|link| link.name).collect()
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            let links = Route::open().unwrap().links().unwrap();
+            let names: Vec<_> = links.into_iter().map(|link| link.name).collect();
+            if !names.iter().any(|name| name.starts_with("trx")) || Instant::now() > end {
+                return names;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -184,6 +193,8 @@ fn a_routed_pod_is_reached_by_the_host_and_by_other_pods_and_leaves_nothing() {
         lab.check(&a).unwrap();
         assert_eq!(lab.add(&a).unwrap_err().code, Code::InvalidEnvironment, "attached twice");
         lab.check(&a).expect("a refused second ADD harms nothing");
+        lab.del(&a).unwrap();
+        lab.add(&a).expect("the name is free at once");
         netns::delete(&b.netns).unwrap();
         for pod in [&a, &b, &a, &b] {
             lab.del(pod).unwrap();

@@ -84,9 +84,9 @@ pub struct CniError {
     /// The operation (`ADD`), once known.
     pub call: Option<&'static str>,
     /// The network, once known.
-    pub network: Option<String>,
+    pub network: Option<Box<str>>,
     /// The plugin's type, once known.
-    pub plugin: Option<String>,
+    pub plugin: Option<Box<str>>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -132,14 +132,14 @@ impl CniError {
     #[must_use]
     pub fn in_network(mut self, call: &'static str, network: &str) -> Self {
         self.call.get_or_insert(call);
-        self.network.get_or_insert_with(|| network.to_owned());
+        self.network.get_or_insert_with(|| network.into());
         self
     }
 
     /// The same by the plugin `plugin`, unless it has one.
     #[must_use]
     pub fn by_plugin(mut self, plugin: &str) -> Self {
-        self.plugin.get_or_insert_with(|| plugin.to_owned());
+        self.plugin.get_or_insert_with(|| plugin.into());
         self
     }
 

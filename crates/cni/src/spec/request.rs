@@ -166,6 +166,8 @@ pub struct Request {
     pub config: Value,
     /// The result so far.
     pub prev_result: Option<CniResult>,
+    /// The process goes on after the answer, so that slow work may follow it.
+    pub in_daemon: bool,
 }
 
 impl Request {
@@ -187,7 +189,7 @@ impl Request {
             None | Some(Value::Null) => None,
             Some(value) => Some(CniResult::from_json(value)?),
         };
-        Ok(Self { env: env.clone(), network, version, config, prev_result })
+        Ok(Self { env: env.clone(), network, version, config, prev_result, in_daemon: false })
     }
 
     /// The attachment that is asked about.
