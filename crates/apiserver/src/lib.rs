@@ -1,7 +1,25 @@
 //! What is desired, and who may say so?
 //!
+//! - [`start`] makes an [`ApiServer`]; [`bootstrap`] what it has from the first moment
+//! - [`http`] from bytes to verbs and back
+//! - [`request`] path, query and body
+//! - [`verbs`] what may be done to objects, the same for all kinds
 //! - [`kinds`] what is particular to each kind: defaults, validation, columns
+//! - [`registry`] objects in the store
 //! - [`openapi`] the published description of what is served
+//! - [`pki`] and [`user`] who is who
+//! - [`status`] refusals
 
+pub mod bootstrap;
+pub mod http;
 pub mod kinds;
 pub mod openapi;
+pub mod pki;
+pub mod registry;
+pub mod request;
+mod server;
+pub mod status;
+pub mod user;
+pub mod verbs;
+
+pub use server::{ApiServer, Config, StartError, start};

@@ -28,7 +28,7 @@ pub enum Format {
 }
 
 /// An amount of something.
-#[derive(Debug, Clone, Copy, Hash)]
+#[derive(Debug, Clone, Copy)]
 pub struct Quantity {
     nano: i128,
     format: Format,

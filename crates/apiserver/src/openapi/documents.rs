@@ -2,7 +2,7 @@
 
 use super::{paths, schemas};
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 use trine_objects::resources::{Resource, resources};
@@ -96,6 +96,7 @@ fn build(group: &str, version: &str) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
     use std::collections::HashSet;
 
     fn parsed(path: &str) -> Value {

@@ -1,0 +1,75 @@
+//! What every cluster has from its first moment: the system's namespaces, and the `kubernetes` Service with an endpoint that
+//! Pods can reach.
+
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use trine_objects::resources;
+use trine_store::Expect;
+
+use crate::registry::Registry;
+use crate::status::ApiError;
+use crate::verbs::create;
+use crate::verbs::update::parse;
+
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Makes what is missing, and sets the endpoint to `advertised`.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn bootstrap(registry: &Registry, advertised: SocketAddr) -> Result<(), ApiError> {
+    for name in NAMESPACES {
+        make(registry, "", "namespaces", "", json!({"metadata": {"name": name}})).await?;
+    }
+    let address = registry.allocators().first().to_string();
+    let service = json!({"metadata": {"name": "kubernetes",
+            "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": address, "ports": [
+            {"name": "https", "port": 443, "protocol": "TCP", "targetPort": advertised.port()}]}});
+    make(registry, "", "services", "default", service).await?;
+    let slice = json!({"metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": if advertised.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [advertised.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": advertised.port(), "protocol": "TCP"}]});
+    set(registry, "discovery.k8s.io", "endpointslices", slice, &["endpoints", "ports"]).await?;
+    let endpoints = json!({"metadata": {"name": "kubernetes"}, "subsets": [{
+        "addresses": [{"ip": advertised.ip().to_string()}],
+        "ports": [{"name": "https", "port": advertised.port(), "protocol": "TCP"}]}]});
+    set(registry, "", "endpoints", endpoints, &["subsets"]).await
+}
+
+async fn make(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<(), ApiError> {
+    let resource = resources::find(group, "v1", plural).ok_or(ApiError::NoResource)?;
+    match create::create(registry, resource, namespace, object, false).await {
+        Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes an object of the `default` namespace, or sets its `fields`.
+async fn set(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    object: Value,
+    fields: &[&str],
+) -> Result<(), ApiError> {
+    let resource = resources::find(group, "v1", plural).ok_or(ApiError::NoResource)?;
+    let Ok(current) = registry.get(resource, "default", "kubernetes") else {
+        return make(registry, group, plural, "default", object).await;
+    };
+    let mut changed = parse(current.json())?;
+    for field in fields {
+        changed[*field] = object[*field].clone();
+    }
+    if changed != parse(current.json())? {
+        registry.put(resource, &changed, Expect::At(current.revision)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! What is served, as clients ask for it: one document for all groups (`apidiscovery.k8s.io`), or a list a group.
+
+use serde_json::{Value, json};
+use trine_objects::resources::{Resource, resources};
+
+/// The minor version that is served.
+pub const VERSION: &str = "v1.37.0";
+
+/// The media type of the aggregated document, if the client takes it.
+#[must_use]
+pub fn aggregated_type(accept: &str) -> Option<&'static str> {
+    for part in accept.split(',') {
+        let words: Vec<&str> = part.split(';').map(str::trim).collect();
+        if words.first() != Some(&"application/json") || !words.contains(&"g=apidiscovery.k8s.io") {
+            continue;
+        }
+        if words.contains(&"v=v2") {
+            return Some("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+        }
+        if words.contains(&"v=v2beta1") {
+            return Some("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList");
+        }
+    }
+    None
+}
+
+fn groups() -> Vec<&'static str> {
+    let mut groups: Vec<&str> = resources().iter().map(|r| r.group).filter(|g| !g.is_empty()).collect();
+    groups.dedup();
+    groups
+}
+
+fn of_group(group: &str) -> impl Iterator<Item = &'static Resource> {
+    resources().iter().filter(move |r| r.group == group)
+}
+
+/// The aggregated document of the core group, or of all others.
+#[must_use]
+pub fn aggregated(core: bool, media_type: &str) -> Value {
+    let version = if media_type.contains("v=v2beta1") { "v2beta1" } else { "v2" };
+    let groups = if core { vec![""] } else { groups() };
+    let items: Vec<Value> = groups
+        .into_iter()
+        .map(|group| {
+            let list: Vec<Value> = of_group(group).map(entry).collect();
+            let meta = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+            json!({"metadata": meta, "versions": [{"version": "v1", "resources": list, "freshness": "Current"}]})
+        })
+        .collect();
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "metadata": {}, "items": items})
+}
+
+fn entry(r: &'static Resource) -> Value {
+    let kind =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let mut entry = json!({"resource": r.plural, "responseKind": kind(r.group, r.version, r.kind),
+        "scope": if r.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": r.singular, "verbs": r.verbs});
+    if !r.short_names.is_empty() {
+        entry["shortNames"] = json!(r.short_names);
+    }
+    if !r.categories.is_empty() {
+        entry["categories"] = json!(r.categories);
+    }
+    let parts: Vec<Value> = r
+        .subresources
+        .iter()
+        .map(|s| json!({"subresource": s.name, "responseKind": kind(s.group, s.version, s.kind), "verbs": s.verbs}))
+        .collect();
+    if !parts.is_empty() {
+        entry["subresources"] = json!(parts);
+    }
+    entry
+}
+
+/// `/api`.
+#[must_use]
+pub fn core_versions(address: &str) -> Value {
+    json!({"kind": "APIVersions", "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]})
+}
+
+/// `/apis`.
+#[must_use]
+pub fn group_list() -> Value {
+    let list: Vec<Value> = groups().into_iter().map(group).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list})
+}
+
+/// `/apis/GROUP`.
+#[must_use]
+pub fn group_document(name: &str) -> Option<Value> {
+    let mut document = groups().contains(&name).then(|| group(name))?;
+    document["kind"] = "APIGroup".into();
+    document["apiVersion"] = "v1".into();
+    Some(document)
+}
+
+fn group(name: &str) -> Value {
+    let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+    json!({"name": name, "versions": [version], "preferredVersion": version})
+}
+
+/// `/api/v1` and `/apis/GROUP/VERSION`.
+#[must_use]
+pub fn resource_list(group: &str, version: &str) -> Option<Value> {
+    let mut list = Vec::new();
+    for r in of_group(group).filter(|r| r.version == version) {
+        let mut entry = json!({"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced,
+            "kind": r.kind, "verbs": r.verbs});
+        if !r.short_names.is_empty() {
+            entry["shortNames"] = json!(r.short_names);
+        }
+        if !r.categories.is_empty() {
+            entry["categories"] = json!(r.categories);
+        }
+        list.push(entry);
+        for s in r.subresources {
+            let mut entry = json!({"name": format!("{}/{}", r.plural, s.name), "singularName": "",
+                "namespaced": r.namespaced, "kind": s.kind, "verbs": s.verbs});
+            if s.group != r.group || s.version != r.version {
+                entry["group"] = s.group.into();
+                entry["version"] = s.version.into();
+            }
+            list.push(entry);
+        }
+    }
+    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    (!list.is_empty()).then(|| {
+        json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list})
+    })
+}
+
+/// `/version`.
+#[must_use]
+pub fn version() -> Value {
+    json!({"major": "1", "minor": "37", "gitVersion": format!("{VERSION}+trine"), "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("linux/{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" })})
+}

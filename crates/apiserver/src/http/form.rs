@@ -1,0 +1,180 @@
+//! In which form a client wants objects: as they are, as table rows, or their metadata alone.
+
+use serde_json::{Value, json};
+use trine_objects::resources::Resource;
+use trine_store::Object;
+
+use crate::kinds::hooks;
+use crate::registry::now_unix;
+use crate::verbs::list::Page;
+
+/// The form of an answer.
+#[derive(Debug, Clone)]
+pub enum Form {
+    /// The objects' own bytes.
+    Plain(&'static Resource),
+    /// `meta.k8s.io/v1` Table.
+    Table {
+        /// What is shown.
+        resource: &'static Resource,
+        /// The columns are sent with the first table only, in a watch.
+        with_columns: bool,
+        /// `None`, `Metadata` or `Object`: what each row carries.
+        include: String,
+    },
+    /// `meta.k8s.io/v1` PartialObjectMetadata.
+    Metadata,
+}
+
+impl Form {
+    /// From the Accept header: the first form in it that is served.
+    #[must_use]
+    pub fn parse(accept: &str, resource: &'static Resource, include: Option<&str>) -> Self {
+        for part in accept.split(',') {
+            let mut words = part.split(';').map(str::trim);
+            if !matches!(words.next(), Some("application/json" | "*/*" | "application/*")) {
+                continue;
+            }
+            let parameters: Vec<&str> = words.collect();
+            let meta = parameters.contains(&"g=meta.k8s.io");
+            match parameters.iter().find_map(|p| p.strip_prefix("as=")) {
+                Some("Table") if meta => {
+                    let include = include.unwrap_or("Metadata").to_owned();
+                    return Self::Table { resource, with_columns: true, include };
+                }
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta => return Self::Metadata,
+                Some(_) => {}
+                None => return Self::Plain(resource),
+            }
+        }
+        Self::Plain(resource)
+    }
+
+    /// Writes one object.
+    pub fn one(&mut self, out: &mut Vec<u8>, object: &Object, revision: u64) {
+        match self {
+            Self::Plain(resource) if resource.group == resource.storage_group() => {
+                out.extend_from_slice(object.json());
+            }
+            Self::Plain(resource) => {
+                let mut value = parse(object);
+                value["apiVersion"] = resource.api_version().into();
+                out.extend_from_slice(value.to_string().as_bytes());
+            }
+            Self::Metadata => out.extend_from_slice(metadata(&parse(object)).to_string().as_bytes()),
+            Self::Table { resource, with_columns, include } => {
+                let value = parse(object);
+                let mut table = table(resource, &[value], include, &revision.to_string());
+                if !std::mem::take(with_columns) {
+                    table["columnDefinitions"] = json!([]);
+                }
+                out.extend_from_slice(table.to_string().as_bytes());
+            }
+        }
+    }
+
+    /// A single value, as the answer to GET of one object or to a write.
+    #[must_use]
+    pub fn value(&self, value: Value) -> Value {
+        match self {
+            Self::Plain(resource) if resource.group == resource.storage_group() => value,
+            Self::Plain(resource) => {
+                let mut value = value;
+                if value["kind"] == resource.kind {
+                    value["apiVersion"] = resource.api_version().into();
+                }
+                value
+            }
+            Self::Metadata => metadata(&value),
+            Self::Table { resource, include, .. } => {
+                let revision = value["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+                table(resource, &[value], include, &revision)
+            }
+        }
+    }
+
+    /// A page of a list.
+    #[must_use]
+    pub fn page(&self, resource: &Resource, page: &Page) -> Vec<u8> {
+        let mut meta = json!({"resourceVersion": page.revision.to_string()});
+        if let Some(next) = &page.next {
+            meta["continue"] = next.as_str().into();
+        }
+        if let Some(remaining) = page.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        if let Self::Table { resource, include, .. } = self {
+            let values: Vec<Value> = page.objects.iter().map(|o| parse(o)).collect();
+            let mut table = table(resource, &values, include, "");
+            table["metadata"] = meta;
+            return table.to_string().into_bytes();
+        }
+        let (kind, version) = match self {
+            Self::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
+            _ => (resource.kind.to_owned(), resource.api_version()),
+        };
+        let head =
+            format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[");
+        let mut out = head.into_bytes();
+        let mut form = self.clone();
+        for (i, object) in page.objects.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            form.one(&mut out, object, page.revision);
+        }
+        out.extend_from_slice(b"]}");
+        out
+    }
+}
+
+fn parse(object: &Object) -> Value {
+    serde_json::from_slice(object.json()).unwrap_or(Value::Null)
+}
+
+fn metadata(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+fn table(resource: &Resource, objects: &[Value], include: &str, revision: &str) -> Value {
+    let hooks = hooks(resource.group, resource.plural);
+    let columns: Vec<Value> = hooks
+        .columns()
+        .iter()
+        .map(|c| {
+            json!({"name": c.name, "type": c.type_, "format": c.format, "description": c.description,
+                "priority": c.priority})
+        })
+        .collect();
+    let now = now_unix();
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            let carried = match include {
+                "None" => Value::Null,
+                "Object" => object.clone(),
+                _ => metadata(object),
+            };
+            json!({"cells": hooks.row(object, now), "object": carried})
+        })
+        .collect();
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision},
+        "columnDefinitions": columns, "rows": rows})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_form_that_is_served_is_taken() {
+        let pods = trine_objects::resources::find("", "v1", "pods").unwrap();
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert!(matches!(Form::parse(table, pods, None), Form::Table { .. }));
+        let list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        assert!(matches!(Form::parse(list, pods, None), Form::Metadata));
+        for plain in ["*/*", "", "application/vnd.kubernetes.protobuf,application/json"] {
+            assert!(matches!(Form::parse(plain, pods, None), Form::Plain(_)), "{plain}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! From bytes to verbs and back.
+//!
+//! - [`serve`] the TLS listener: who is at the other end
+//! - [`route`] which verb a request is, and its answer
+//! - [`form`] objects, tables or metadata
+//! - [`discovery`] what is served
+//! - [`stream`] logs and commands, passed on to the kubelet
+
+pub mod discovery;
+pub mod form;
+pub mod route;
+pub mod serve;
+pub mod stream;

@@ -1,0 +1,309 @@
+//! Which verb a request is, and its answer.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::form::Form;
+use super::{discovery, stream};
+use crate::openapi::OpenApi;
+use crate::registry::Registry;
+use crate::request::{FieldValidation, Query, Target, check, document, target};
+use crate::status::{ApiError, json_response};
+use crate::user::User;
+use crate::verbs::update::PatchKind;
+use crate::verbs::{Written, create, delete, list, part, update, watch};
+
+/// Largest body of a request, bytes. Upstream: 3 MiB.
+const MAX_BODY: usize = 3 * 1024 * 1024;
+/// Paths that anybody may ask for.
+const PUBLIC: [&str; 4] = ["/version", "/livez", "/readyz", "/healthz"];
+
+/// What answers requests.
+pub struct Server {
+    /// The objects.
+    pub registry: Arc<Registry>,
+    /// The description of what is served.
+    pub openapi: OpenApi,
+    /// How the kubelets are spoken to.
+    pub kubelets: stream::Kubelets,
+    /// `host:port` where clients reach it.
+    pub address: String,
+    /// Ends watches.
+    pub stop: CancellationToken,
+}
+
+impl Server {
+    /// Answers one request of `user` (`None`: nobody known).
+    pub async fn answer(self: Arc<Self>, request: Request<Body>, user: Option<User>) -> Response {
+        let path = request.uri().path().to_owned();
+        let public = PUBLIC.iter().any(|p| path == *p || path.starts_with(&format!("{p}/")));
+        if user.is_none() && !public {
+            return ApiError::Unauthorized.into_response();
+        }
+        let method = request.method().clone();
+        let answered = match target(&path) {
+            Some(target) => self.objects(target, request).await,
+            None => self.others(&path, &request),
+        };
+        answered.unwrap_or_else(|error| {
+            tracing::debug!(%method, path, %error, "refused");
+            error.into_response()
+        })
+    }
+
+    fn others(&self, path: &str, request: &Request<Body>) -> Result<Response, ApiError> {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return Err(ApiError::MethodNotAllowed);
+        }
+        let accept = header_text(request.headers(), &header::ACCEPT);
+        let ok = |value: &Value| Ok(json_response(StatusCode::OK, value));
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        match parts.as_slice() {
+            ["api" | "apis"] => match discovery::aggregated_type(accept) {
+                Some(media) => {
+                    let document = discovery::aggregated(parts == ["api"], media);
+                    let mut response = json_response(StatusCode::OK, &document);
+                    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+                    Ok(response)
+                }
+                None if parts == ["api"] => ok(&discovery::core_versions(&self.address)),
+                None => ok(&discovery::group_list()),
+            },
+            ["api", version] => {
+                discovery::resource_list("", version).map_or(Err(ApiError::NoResource), |d| ok(&d))
+            }
+            ["apis", group] => discovery::group_document(group).map_or(Err(ApiError::NoResource), |d| ok(&d)),
+            ["apis", group, version] => {
+                discovery::resource_list(group, version).map_or(Err(ApiError::NoResource), |d| ok(&d))
+            }
+            ["version"] => ok(&discovery::version()),
+            ["livez" | "readyz" | "healthz", ..] => self.health(request.uri().query().unwrap_or_default()),
+            ["openapi", "v3"] => Ok(json_bytes(self.openapi.index())),
+            ["openapi", "v3", rest @ ..] => {
+                let document = self.openapi.document(&rest.join("/")).ok_or(ApiError::NoResource)?;
+                let mut response = json_bytes(document.bytes);
+                if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", document.hash)) {
+                    response.headers_mut().insert(header::ETAG, tag);
+                }
+                Ok(response)
+            }
+            [""] => ok(
+                &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}),
+            ),
+            _ => Err(ApiError::NoResource),
+        }
+    }
+
+    /// Healthy while the store's changes are followed.
+    fn health(&self, query: &str) -> Result<Response, ApiError> {
+        if !self.registry.cache().alive() {
+            return Err(ApiError::Unavailable("the store's changes are not followed any more".to_owned()));
+        }
+        let verbose = query.contains("verbose");
+        let text = if verbose { "[+]store ok\n[+]cache ok\nhealthz check passed\n" } else { "ok" };
+        Ok(text.into_response())
+    }
+
+    async fn objects(self: Arc<Self>, target: Target, request: Request<Body>) -> Result<Response, ApiError> {
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        match (target.name.is_some(), target.subresource.as_deref()) {
+            (true, Some("log" | "exec" | "attach" | "portforward")) => {
+                self.kubelets.pass_on(&self.registry, &target, request).await
+            }
+            (true, Some("status")) if target.resource.subresource("status").is_some() => {
+                self.one(target, query, request).await
+            }
+            (true, Some("binding" | "eviction" | "finalize")) => self.part(target, query, request).await,
+            (true, Some(_)) => Err(ApiError::NoResource),
+            (true, None) => self.one(target, query, request).await,
+            (false, _) => self.many(target, query, request).await,
+        }
+    }
+
+    async fn many(
+        self: Arc<Self>,
+        target: Target,
+        query: Query,
+        request: Request<Body>,
+    ) -> Result<Response, ApiError> {
+        let form = form(&target, &query, &request);
+        let method = request.method().clone();
+        match method {
+            Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
+            Method::GET | Method::HEAD => {
+                let page = list::list(&self.registry, &target, &query).await?;
+                Ok(json_bytes(form.page(target.resource, &page)))
+            }
+            Method::POST => {
+                if target.resource.namespaced && target.namespace.is_empty() {
+                    return Err(ApiError::MethodNotAllowed);
+                }
+                let validation = FieldValidation::parse(&query)?;
+                let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
+                let body = read(request).await?;
+                let (mut object, duplicates) = document(&content_type, &body)?;
+                to_stored(&target, &mut object);
+                let warnings = check(target.resource, &mut object, duplicates, validation)?;
+                let (resource, namespace) = (target.resource, target.namespace.as_str());
+                let mut done =
+                    create::create(&self.registry, resource, namespace, object, query.dry_run()?).await?;
+                done.warnings.splice(0..0, warnings);
+                Ok(written(StatusCode::CREATED, &form, done))
+            }
+            Method::DELETE => {
+                let body = body_value(request).await?;
+                let options = delete::Options::parse(&query, &body)?;
+                let page = list::list(&self.registry, &target, &query).await?;
+                for object in &page.objects {
+                    let object = update::parse(object.json())?;
+                    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+                    let one = Target {
+                        namespace: text(&object["metadata"]["namespace"]),
+                        name: Some(text(&object["metadata"]["name"])),
+                        ..target.clone()
+                    };
+                    match delete::delete(&self.registry, &one, &options).await {
+                        Ok(_) | Err(ApiError::NotFound { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(json_bytes(form.page(target.resource, &page)))
+            }
+            _ => Err(ApiError::MethodNotAllowed),
+        }
+    }
+
+    async fn watch(&self, target: &Target, query: &Query, form: Form) -> Result<Response, ApiError> {
+        let body = watch::watch(&self.registry, target, query, form, self.stop.clone()).await?;
+        let mut response = Response::new(body);
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        Ok(response)
+    }
+
+    async fn one(
+        self: Arc<Self>,
+        target: Target,
+        query: Query,
+        request: Request<Body>,
+    ) -> Result<Response, ApiError> {
+        let form = form(&target, &query, &request);
+        let name = target.name.clone().unwrap_or_default();
+        let method = request.method().clone();
+        match method {
+            Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
+            Method::GET | Method::HEAD => {
+                let object = self.registry.get(target.resource, &target.namespace, &name)?;
+                let mut form = form;
+                let mut bytes = Vec::new();
+                form.one(&mut bytes, &object, object.revision);
+                Ok(json_bytes(bytes))
+            }
+            Method::PUT => {
+                let validation = FieldValidation::parse(&query)?;
+                let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
+                let body = read(request).await?;
+                let (mut object, duplicates) = document(&content_type, &body)?;
+                to_stored(&target, &mut object);
+                let warnings = check(target.resource, &mut object, duplicates, validation)?;
+                let mut done = update::replace(&self.registry, &target, object, query.dry_run()?).await?;
+                done.warnings.splice(0..0, warnings);
+                Ok(written(StatusCode::OK, &form, done))
+            }
+            Method::PATCH => {
+                let kind = PatchKind::parse(header_text(request.headers(), &header::CONTENT_TYPE))?;
+                let body = read(request).await?;
+                let (change, _) = document("application/json", &body)?;
+                let validation = FieldValidation::parse(&query)?;
+                let done =
+                    update::patch(&self.registry, &target, kind, &change, validation, query.dry_run()?)
+                        .await?;
+                Ok(written(StatusCode::OK, &form, done))
+            }
+            Method::DELETE if target.subresource.is_none() => {
+                let body = body_value(request).await?;
+                let options = delete::Options::parse(&query, &body)?;
+                let answer = delete::delete(&self.registry, &target, &options).await?;
+                Ok(json_response(StatusCode::OK, &answer))
+            }
+            _ => Err(ApiError::MethodNotAllowed),
+        }
+    }
+
+    async fn part(
+        self: Arc<Self>,
+        target: Target,
+        query: Query,
+        request: Request<Body>,
+    ) -> Result<Response, ApiError> {
+        let _ = query.dry_run()?;
+        let method = request.method().clone();
+        let body = body_value(request).await?;
+        let pods = target.resource.plural == "pods";
+        let answer = match (target.subresource.as_deref(), method) {
+            (Some("binding"), Method::POST) if pods => part::bind(&self.registry, &target, &body).await?,
+            (Some("eviction"), Method::POST) if pods => part::evict(&self.registry, &target, &body).await?,
+            (Some("finalize"), Method::PUT) if target.resource.plural == "namespaces" => {
+                part::finalize(&self.registry, &target, &body).await?
+            }
+            _ => return Err(ApiError::MethodNotAllowed),
+        };
+        let code = if answer["code"] == 201 { StatusCode::CREATED } else { StatusCode::OK };
+        Ok(json_response(code, &answer))
+    }
+}
+
+fn form(target: &Target, query: &Query, request: &Request<Body>) -> Form {
+    let accept = header_text(request.headers(), &header::ACCEPT);
+    Form::parse(accept, target.resource, query.get("includeObject"))
+}
+
+/// Objects that are served under two groups are stored as one of them.
+fn to_stored(target: &Target, object: &mut Value) {
+    let resource = target.resource;
+    if resource.group != resource.storage_group() && object["apiVersion"] == "v1" {
+        object["apiVersion"] = resource.api_version().into();
+    }
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
+    headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
+}
+
+async fn read(request: Request<Body>) -> Result<Bytes, ApiError> {
+    let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
+    body.map(|b| b.to_bytes()).map_err(|e| ApiError::BadRequest(format!("the body cannot be read: {e}")))
+}
+
+async fn body_value(request: Request<Body>) -> Result<Value, ApiError> {
+    let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
+    let body = read(request).await?;
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    document(&content_type, &body).map(|(value, _)| value)
+}
+
+fn json_bytes(bytes: impl Into<Body>) -> Response {
+    let mut response = Response::new(bytes.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn written(code: StatusCode, form: &Form, done: Written) -> Response {
+    let mut response = json_response(code, &form.value(done.object));
+    for warning in done.warnings {
+        let text: String =
+            warning.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { '\'' } else { c }).collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}

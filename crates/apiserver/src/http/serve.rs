@@ -1,0 +1,175 @@
+//! The TLS listener, and the same server without a network for the parts of this very process.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use http::Request;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::route::Server;
+use crate::pki::Identity;
+use crate::user::User;
+
+/// How long a handshake may take.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// Streams of one HTTP/2 connection; every watch is one.
+const MAX_STREAMS: u32 = 1000;
+
+/// Why the server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken or not ours.
+    #[error("api: cannot listen on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The certificate or the authority cannot be used.
+    #[error("api: cannot set up TLS: {why}")]
+    Tls {
+        /// What is wrong.
+        why: String,
+    },
+}
+
+fn tls(error: impl std::fmt::Display) -> ServeError {
+    ServeError::Tls { why: error.to_string() }
+}
+
+/// Who may be at the other end: anybody, but a client certificate must be the authority's.
+///
+/// # Errors
+/// [`ServeError::Tls`].
+pub fn acceptor(identity: &Identity, ca_pem: &str) -> Result<TlsAcceptor, ServeError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        roots.add(certificate.map_err(tls)?).map_err(tls)?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(tls)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(tls)?;
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(tls)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain.map_err(tls)?, key)
+        .map_err(tls)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Listens.
+///
+/// # Errors
+/// [`ServeError::Bind`].
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
+}
+
+/// Accepts connections until `stop`.
+pub async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    server: Arc<Server>,
+    stop: CancellationToken,
+) {
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (acceptor, server, stop) = (acceptor.clone(), Arc::clone(&server), stop.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = connection(stream, acceptor, server) => {}
+                        // Watches have ended by the same token; give their last bytes a moment.
+                        () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_millis(200)).await } => {}
+                    }
+                    tracing::trace!(%peer, "connection ended");
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, for instance: wait for some to be closed.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server>) {
+    let _ = stream.set_nodelay(true);
+    let stream = match tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!("TLS handshake took too long"),
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|c| c.first());
+    let user = certificate.and_then(|c| User::from_certificate(c));
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let answer = Arc::clone(&server).answer(request.map(Body::new), user.clone());
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(MAX_STREAMS);
+    if let Err(error) = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
+        tracing::debug!(error, "connection broken");
+    }
+}
+
+/// The server as a service of one user, for clients in this process: no network, no TLS, the same answers.
+#[derive(Clone)]
+pub struct InProcess {
+    server: Arc<Server>,
+    user: User,
+}
+
+impl InProcess {
+    /// Requests are `user`'s.
+    #[must_use]
+    pub fn new(server: Arc<Server>, user: User) -> Self {
+        Self { server, user }
+    }
+}
+
+impl<B> tower::Service<Request<B>> for InProcess
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let answer = Arc::clone(&self.server).answer(request.map(Body::new), Some(self.user.clone()));
+        Box::pin(async move { Ok(answer.await) })
+    }
+}

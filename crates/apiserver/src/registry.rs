@@ -1,0 +1,185 @@
+//! Objects in the store: keys, canonical bytes, compare-and-swap; and what the kinds may read of one another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use trine_objects::resources::{self, Resource};
+use trine_store::cache::Decoded;
+use trine_store::{Cache, Expect, Object, Op, Prefix, Store, StoreError, Write};
+
+use crate::kinds::{Allocators, Cx, Objects, hooks};
+use crate::status::ApiError;
+
+/// How long Events are kept. Upstream: `--event-ttl`.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
+/// How long an answer waits until the cache shows its write. It is a moment: the writer feeds the cache.
+const SHOW_DEADLINE: Duration = Duration::from_secs(3);
+
+/// All objects.
+pub struct Registry {
+    store: Arc<dyn Store>,
+    cache: Cache,
+    allocators: Allocators,
+}
+
+impl Registry {
+    /// Loads the cache.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn start(store: Arc<dyn Store>, allocators: Allocators) -> Result<Self, StoreError> {
+        let cache = Cache::start(&*store, Box::new(decode)).await?;
+        let registry = Self { store, cache, allocators };
+        registry.allocators.adopt(&Objects::list(&registry, "", "services"));
+        Ok(registry)
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Addresses and ports that are given away.
+    #[must_use]
+    pub fn allocators(&self) -> &Allocators {
+        &self.allocators
+    }
+
+    /// The surroundings of one attempt to write.
+    #[must_use]
+    pub fn cx(&self) -> Cx<'_> {
+        Cx::new(self, &self.allocators, now_unix())
+    }
+
+    /// The objects of a resource.
+    #[must_use]
+    pub fn prefix(&self, resource: &Resource) -> Arc<Prefix> {
+        self.cache.prefix(&prefix(resource))
+    }
+
+    /// An object and its revision.
+    ///
+    /// # Errors
+    /// [`ApiError::NotFound`].
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Arc<Object>, ApiError> {
+        let found = self.prefix(resource).get(&key(resource, namespace, name));
+        found.ok_or_else(|| ApiError::not_found(resource, name))
+    }
+
+    /// Writes an object at the expected revision; gives it as it is now.
+    ///
+    /// # Errors
+    /// [`ApiError::AlreadyExists`] or [`ApiError::Conflict`] if the expectation does not hold.
+    pub async fn put(&self, resource: &Resource, object: &Value, expect: Expect) -> Result<Value, ApiError> {
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let mut stored = object.clone();
+        if let Some(meta) = stored["metadata"].as_object_mut() {
+            meta.remove("resourceVersion");
+        }
+        let ttl =
+            (resource.plural == "events").then(|| u32::try_from(EVENT_TTL.as_secs()).unwrap_or(u32::MAX));
+        let value = Bytes::from(serde_json::to_vec(&stored).map_err(|e| ApiError::Internal(e.to_string()))?);
+        let write = Write { key: key(resource, namespace, name).into(), expect, op: Op::Put { value, ttl } };
+        let revision = self.write(resource, name, write).await?;
+        stored["metadata"]["resourceVersion"] = revision.to_string().into();
+        Ok(stored)
+    }
+
+    /// Removes an object at its revision. Its last state, `object`, is what watchers are told.
+    ///
+    /// # Errors
+    /// [`ApiError::Conflict`] if it changed.
+    pub async fn remove(&self, resource: &Resource, object: &Value, at: u64) -> Result<Value, ApiError> {
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let last = Some(Bytes::from(object.to_string()));
+        let key = key(resource, namespace, name).into();
+        let revision = self
+            .write(resource, name, Write { key, expect: Expect::At(at), op: Op::Delete { last } })
+            .await?;
+        let mut gone = object.clone();
+        gone["metadata"]["resourceVersion"] = revision.to_string().into();
+        Ok(gone)
+    }
+
+    async fn write(&self, resource: &Resource, name: &str, write: Write) -> Result<u64, ApiError> {
+        let created = write.expect == Expect::Absent;
+        let revision = self.store.write(write).await.map_err(|error| match error {
+            StoreError::Conflict { .. } if created => {
+                ApiError::AlreadyExists { resource: resource.qualified(), name: name.to_owned() }
+            }
+            StoreError::Conflict { .. } => ApiError::modified(resource, name),
+            other => other.into(),
+        })?;
+        // Whoever is answered may read at once, and has to find what it wrote.
+        self.cache.shown(revision, SHOW_DEADLINE).await;
+        Ok(revision)
+    }
+}
+
+impl Objects for Registry {
+    fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = resources::resources().iter().find(|r| r.group == group && r.plural == resource)?;
+        let object = self.prefix(resource).get(&key(resource, namespace, name))?;
+        serde_json::from_slice(object.json()).ok()
+    }
+
+    fn list(&self, group: &str, resource: &str) -> Vec<Value> {
+        let found = resources::resources().iter().find(|r| r.group == group && r.plural == resource);
+        let Some(resource) = found else { return Vec::new() };
+        let prefix = prefix(resource);
+        let listed = self.cache.prefix(&prefix).list(&prefix);
+        listed.objects.iter().filter_map(|o| serde_json::from_slice(o.json()).ok()).collect()
+    }
+}
+
+/// `/group/resource/`, where all objects of a resource are.
+#[must_use]
+pub fn prefix(resource: &Resource) -> String {
+    let group = if resource.storage_group().is_empty() { "core" } else { resource.storage_group() };
+    format!("/{group}/{}/", resource.plural)
+}
+
+/// Where the objects of a namespace are; all of them if it is empty.
+#[must_use]
+pub fn scope(resource: &Resource, namespace: &str) -> String {
+    let mut scope = prefix(resource);
+    if resource.namespaced && !namespace.is_empty() {
+        scope.push_str(namespace);
+        scope.push('/');
+    }
+    scope
+}
+
+/// Where one object is.
+#[must_use]
+pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
+    scope(resource, namespace) + name
+}
+
+/// The text of a JSON string, empty for anything else.
+#[must_use]
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn now_unix() -> i64 {
+    jiff::Timestamp::now().as_second()
+}
+
+/// Makes what the cache keeps out of what the store keeps: the revision is put in, and what selectors look at is read out.
+fn decode(key: &str, revision: u64, value: &Bytes) -> Option<Decoded> {
+    let mut object: Value = serde_json::from_slice(value).ok()?;
+    object["metadata"]["resourceVersion"] = revision.to_string().into();
+    let mut parts = key.split('/').skip(1);
+    let group = parts.next()?;
+    let group = if group == "core" { "" } else { group };
+    let fields = hooks(group, parts.next()?).fields(&object);
+    let labels = object["metadata"]["labels"].as_object();
+    let labels = labels.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect();
+    Some(Decoded { json: Bytes::from(object.to_string()), labels, fields })
+}

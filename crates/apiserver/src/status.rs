@@ -1,0 +1,204 @@
+//! What a client is told when something is refused: a `Status` with upstream's reasons, codes and words.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::{Value, json};
+use trine_objects::resources::Resource;
+
+use crate::kinds::Invalid;
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// No such path or resource type.
+    #[error("the server could not find the requested resource")]
+    NoResource,
+    /// No such object.
+    #[error("{resource} {name:?} not found")]
+    NotFound {
+        /// `pods`, `storageclasses.storage.k8s.io`.
+        resource: String,
+        /// The object's name.
+        name: String,
+    },
+    /// An object of that name is there.
+    #[error("{resource} {name:?} already exists")]
+    AlreadyExists {
+        /// `pods`.
+        resource: String,
+        /// The object's name.
+        name: String,
+    },
+    /// The object changed meanwhile, or a precondition does not hold.
+    #[error("Operation cannot be fulfilled on {resource} {name:?}: {why}")]
+    Conflict {
+        /// `pods`.
+        resource: String,
+        /// The object's name.
+        name: String,
+        /// What does not hold.
+        why: String,
+    },
+    /// The object is wrong.
+    #[error("{kind} {name:?} is invalid: {causes}")]
+    Invalid {
+        /// `Pod`.
+        kind: String,
+        /// Group of the kind.
+        group: String,
+        /// The object's name.
+        name: String,
+        /// Field by field.
+        causes: Invalid,
+    },
+    /// The request itself cannot be read.
+    #[error("{0}")]
+    BadRequest(String),
+    /// Well-formed, but cannot be done (a patch that does not fit).
+    #[error("{0}")]
+    Unprocessable(String),
+    /// The user is not known.
+    #[error("Unauthorized")]
+    Unauthorized,
+    /// The user is known, and may not.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The verb is not served here.
+    #[error("the server does not allow this method on the requested resource")]
+    MethodNotAllowed,
+    /// The body's content type is not read here.
+    #[error("{0}")]
+    UnsupportedMediaType(String),
+    /// The revision asked for is forgotten.
+    #[error("The resourceVersion for the provided {0} is too old.")]
+    Expired(&'static str),
+    /// The revision asked for has not been yet.
+    #[error("Timeout: Too large resource version: {asked}, current: {current}")]
+    TooLargeRevision {
+        /// The revision asked for.
+        asked: u64,
+        /// The newest.
+        current: u64,
+    },
+    /// Something that is needed does not answer.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Trine's own fault.
+    #[error("Internal error occurred: {0}")]
+    Internal(String),
+}
+
+impl ApiError {
+    /// No object `name`.
+    #[must_use]
+    pub fn not_found(resource: &Resource, name: &str) -> Self {
+        Self::NotFound { resource: resource.qualified(), name: name.to_owned() }
+    }
+
+    /// The object changed between reading and writing it.
+    #[must_use]
+    pub fn modified(resource: &Resource, name: &str) -> Self {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::Conflict { resource: resource.qualified(), name: name.to_owned(), why: why.to_owned() }
+    }
+
+    /// The HTTP code and the `reason`.
+    #[must_use]
+    pub fn code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::NoResource | Self::NotFound { .. } => (StatusCode::NOT_FOUND, "NotFound"),
+            Self::AlreadyExists { .. } => (StatusCode::CONFLICT, "AlreadyExists"),
+            Self::Conflict { .. } => (StatusCode::CONFLICT, "Conflict"),
+            Self::Invalid { .. } | Self::Unprocessable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
+            Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+            Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
+            Self::Expired(_) => (StatusCode::GONE, "Expired"),
+            Self::TooLargeRevision { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+            Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        }
+    }
+
+    /// The `Status` object.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        let (code, reason) = self.code();
+        let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.to_string(), "reason": reason, "code": code.as_u16()});
+        match self {
+            Self::NotFound { resource, name }
+            | Self::AlreadyExists { resource, name }
+            | Self::Conflict { resource, name, .. } => {
+                let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
+                status["details"] = json!({"name": name, "group": group, "kind": kind});
+            }
+            Self::Invalid { kind, group, name, causes } => {
+                let causes: Vec<Value> = causes
+                    .0
+                    .iter()
+                    .map(|c| json!({"reason": c.kind.reason(), "message": c.message, "field": c.field}))
+                    .collect();
+                status["details"] = json!({"name": name, "group": group, "kind": kind, "causes": causes});
+            }
+            Self::TooLargeRevision { .. } => {
+                status["details"] = json!({"retryAfterSeconds": 1, "causes": [
+                    {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]});
+            }
+            _ => {}
+        }
+        status
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (code, _) = self.code();
+        if code.is_server_error() {
+            tracing::warn!(error = %self, "request failed");
+        }
+        json_response(code, &self.status())
+    }
+}
+
+/// A JSON answer.
+#[must_use]
+pub fn json_response(code: StatusCode, value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = code;
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    response
+}
+
+impl From<trine_store::StoreError> for ApiError {
+    fn from(error: trine_store::StoreError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_read_as_clients_know_them() {
+        let missing = ApiError::NotFound { resource: "pods".to_owned(), name: "x".to_owned() }.status();
+        assert_eq!(missing["message"], "pods \"x\" not found");
+        assert_eq!(missing["details"], json!({"name": "x", "group": "", "kind": "pods"}));
+        let class =
+            ApiError::NotFound { resource: "storageclasses.storage.k8s.io".to_owned(), name: "x".to_owned() };
+        assert_eq!(class.to_string(), "storageclasses.storage.k8s.io \"x\" not found");
+        assert_eq!(class.status()["details"]["group"], "storage.k8s.io");
+        let conflict =
+            ApiError::modified(trine_objects::resources::find("", "v1", "pods").unwrap(), "x").to_string();
+        assert!(
+            conflict.starts_with("Operation cannot be fulfilled on pods \"x\": the object has been modified")
+        );
+    }
+}

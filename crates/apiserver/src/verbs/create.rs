@@ -1,0 +1,161 @@
+//! POST: an object that was not there.
+
+use serde_json::{Value, json};
+use trine_objects::resources::{self, Resource};
+use trine_objects::time;
+use trine_store::Expect;
+
+use super::{Written, invalid};
+use crate::kinds::{Invalid, hooks, validate};
+use crate::registry::{Registry, now_unix, text};
+use crate::status::ApiError;
+
+/// How often another name is tried for `generateName`.
+const NAME_TRIES: usize = 8;
+/// Characters of generated names: no vowels, nothing that looks like another. Source: apimachinery `rand.String`.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Longest part of a generated name that is the user's.
+const MAX_GENERATED_PREFIX: usize = 58;
+
+/// Creates an object that was decoded from a request.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn create(
+    registry: &Registry,
+    resource: &'static Resource,
+    namespace: &str,
+    mut object: Value,
+    dry_run: bool,
+) -> Result<Written, ApiError> {
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    fit_to_path(resource, namespace, &mut object)?;
+    if resource.namespaced {
+        namespace_accepts(registry, namespace, resource, text(&object["metadata"]["name"]))?;
+    }
+    if resource.subresource("status").is_some()
+        && resource.plural != "nodes"
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    let generate = text(&object["metadata"]["generateName"]).to_owned();
+    let named = !text(&object["metadata"]["name"]).is_empty();
+    for attempt in 1.. {
+        let mut candidate = object.clone();
+        if !named && !generate.is_empty() {
+            candidate["metadata"]["name"] = generated_name(&generate).into();
+        }
+        match attempt_create(registry, resource, candidate, dry_run).await {
+            Err(ApiError::AlreadyExists { .. }) if !named && attempt < NAME_TRIES => {}
+            done => return done,
+        }
+    }
+    Err(ApiError::Internal("no free name".to_owned()))
+}
+
+async fn attempt_create(
+    registry: &Registry,
+    resource: &'static Resource,
+    mut object: Value,
+    dry_run: bool,
+) -> Result<Written, ApiError> {
+    let hooks = hooks(resource.group, resource.plural);
+    let mut cx = registry.cx();
+    stamp(resource, &mut object);
+    hooks.defaults(&mut object);
+    hooks.prepare_create(&mut object, &mut cx).map_err(|causes| invalid(resource, &object, causes))?;
+    let causes = validate(resource, &object, None);
+    if !causes.is_empty() {
+        return Err(invalid(resource, &object, Invalid(causes)));
+    }
+    let warnings = std::mem::take(&mut cx.warnings);
+    if dry_run {
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        return match registry.get(resource, namespace, name) {
+            Ok(_) => Err(ApiError::AlreadyExists { resource: resource.qualified(), name: name.to_owned() }),
+            Err(_) => Ok(Written { object, warnings }),
+        };
+    }
+    let object = registry.put(resource, &object, Expect::Absent).await?;
+    cx.commit();
+    Ok(Written { object, warnings })
+}
+
+/// The object must be of the kind and namespace that the path names; what it leaves open is filled in.
+///
+/// # Errors
+/// [`ApiError::BadRequest`].
+pub fn fit_to_path(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), ApiError> {
+    let bad = |message: String| Err(ApiError::BadRequest(message));
+    if !object.is_object() {
+        return bad("the body is not an object".to_owned());
+    }
+    let (api_version, kind) = (resource.api_version(), resource.kind);
+    let (got_version, got_kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    if !got_version.is_empty() && got_version != api_version || !got_kind.is_empty() && got_kind != kind {
+        return bad(format!(
+            "the object provided is unrecognized (must be of type {kind}): got {got_version}/{got_kind}"
+        ));
+    }
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    if resource.namespaced {
+        let got = text(&object["metadata"]["namespace"]);
+        if !got.is_empty() && got != namespace {
+            return bad(format!(
+                "the namespace of the provided object does not match the namespace sent on the request ({got} and \
+                 {namespace})"
+            ));
+        }
+        object["metadata"]["namespace"] = namespace.into();
+    } else if let Some(meta) = object["metadata"].as_object_mut() {
+        meta.remove("namespace");
+    }
+    Ok(())
+}
+
+/// What only the server says about a new object.
+fn stamp(resource: &Resource, object: &mut Value) {
+    let meta = &mut object["metadata"];
+    for field in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "managedFields"]
+    {
+        if let Some(meta) = meta.as_object_mut() {
+            meta.remove(field);
+        }
+    }
+    meta["uid"] = uuid::Uuid::new_v4().to_string().into();
+    meta["creationTimestamp"] = time::format(now_unix()).into();
+    if resource.subresource("status").is_some() {
+        meta["generation"] = 1.into();
+    }
+}
+
+fn namespace_accepts(
+    registry: &Registry,
+    namespace: &str,
+    resource: &Resource,
+    name: &str,
+) -> Result<(), ApiError> {
+    let Some(namespaces) = resources::find("", "v1", "namespaces") else { return Ok(()) };
+    let found = registry.get(namespaces, "", namespace)?;
+    let going = serde_json::from_slice::<Value>(found.json())
+        .is_ok_and(|n| !n["metadata"]["deletionTimestamp"].is_null());
+    if going {
+        let what = resource.qualified();
+        return Err(ApiError::Forbidden(format!(
+            "{what} {name:?} is forbidden: unable to create new content in namespace {namespace} because it is \
+             being terminated"
+        )));
+    }
+    Ok(())
+}
+
+fn generated_name(prefix: &str) -> String {
+    let bytes = *uuid::Uuid::new_v4().as_bytes();
+    let end = bytes[..5].iter().map(|b| char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
+    prefix.chars().take(MAX_GENERATED_PREFIX).chain(end).collect()
+}

@@ -1,0 +1,161 @@
+//! DELETE: at once, after a grace period, or when nothing holds the object any more.
+
+use serde_json::{Value, json};
+use trine_objects::time;
+use trine_store::Expect;
+
+use super::update::{may_go, parse};
+use crate::kinds::hooks;
+use crate::registry::{Registry, now_unix, text};
+use crate::request::{Query, Target};
+use crate::status::ApiError;
+
+/// How often a delete is tried again after losing a race.
+const RETRIES: usize = 8;
+/// Kinds whose last state is the answer; the others give a Status. Upstream: `ReturnDeletedObject`.
+const RETURNED: [&str; 4] = ["pods", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts"];
+
+/// What a client wants of a deletion.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Seconds; only Pods know them.
+    pub grace: Option<i64>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    dry_run: bool,
+}
+
+impl Options {
+    /// From the body (`DeleteOptions`) and the query, which may both be empty.
+    ///
+    /// # Errors
+    /// [`ApiError::BadRequest`].
+    pub fn parse(query: &Query, body: &Value) -> Result<Self, ApiError> {
+        let grace = query.number("gracePeriodSeconds")?.and_then(|n| i64::try_from(n).ok());
+        let given = |v: &Value| Some(text(v).to_owned()).filter(|t| !t.is_empty());
+        let asked = body["dryRun"].as_array().is_some_and(|d| d.iter().any(|v| v == "All"));
+        Ok(Self {
+            grace: body["gracePeriodSeconds"].as_i64().or(grace).filter(|g| *g >= 0),
+            uid: given(&body["preconditions"]["uid"]),
+            resource_version: given(&body["preconditions"]["resourceVersion"]),
+            dry_run: query.dry_run()? || asked,
+        })
+    }
+}
+
+/// Deletes one object; gives the answer for the client.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn delete(registry: &Registry, target: &Target, options: &Options) -> Result<Value, ApiError> {
+    let resource = target.resource;
+    let name = target.name.as_deref().unwrap_or_default();
+    for attempt in 0.. {
+        let current = registry.get(resource, &target.namespace, name)?;
+        let old = parse(current.json())?;
+        preconditions(target, name, &old, options)?;
+        let object = marked(resource.plural, &old, options.grace);
+        if options.dry_run {
+            return Ok(object);
+        }
+        let gone = may_go(&object);
+        let done = if gone {
+            registry.remove(resource, &object, current.revision).await
+        } else if object == old {
+            Ok(object)
+        } else {
+            registry.put(resource, &object, Expect::At(current.revision)).await
+        };
+        match done {
+            Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}
+            Err(error) => return Err(error),
+            Ok(object) => {
+                if gone {
+                    let mut cx = registry.cx();
+                    hooks(resource.group, resource.plural).after_delete(&object, &mut cx);
+                    cx.commit();
+                }
+                return Ok(if gone && !RETURNED.contains(&resource.plural) {
+                    success(target, &object)
+                } else {
+                    object
+                });
+            }
+        }
+    }
+    Err(ApiError::Internal("no end of retries".to_owned()))
+}
+
+fn preconditions(target: &Target, name: &str, object: &Value, options: &Options) -> Result<(), ApiError> {
+    let meta = &object["metadata"];
+    let differs = |wanted: &Option<String>, have: &Value| wanted.as_ref().is_some_and(|w| w != text(have));
+    let why = if differs(&options.uid, &meta["uid"]) {
+        format!(
+            "Precondition failed: UID in precondition: {}, UID in object meta: {}",
+            options.uid.clone().unwrap_or_default(),
+            text(&meta["uid"])
+        )
+    } else if differs(&options.resource_version, &meta["resourceVersion"]) {
+        "Precondition failed: ResourceVersion in precondition does not match".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::Conflict { resource: target.resource.qualified(), name: name.to_owned(), why })
+}
+
+/// The object as being deleted. A grace period that runs already can only become shorter.
+fn marked(plural: &str, old: &Value, asked: Option<i64>) -> Value {
+    let mut object = old.clone();
+    let grace = if plural == "pods" { pod_grace(old, asked) } else { 0 };
+    let running = old["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    let deleting = !old["metadata"]["deletionTimestamp"].is_null();
+    if deleting && running.is_some_and(|r| r <= grace) {
+        return object;
+    }
+    let meta = &mut object["metadata"];
+    meta["deletionTimestamp"] = time::format(now_unix() + grace).into();
+    meta["deletionGracePeriodSeconds"] = grace.into();
+    if !deleting && let Some(generation) = meta["generation"].as_i64() {
+        meta["generation"] = (generation + 1).into();
+    }
+    if plural == "namespaces" {
+        object["status"]["phase"] = "Terminating".into();
+    }
+    object
+}
+
+/// A Pod that nobody runs, or that has ended, needs no grace.
+fn pod_grace(pod: &Value, asked: Option<i64>) -> i64 {
+    let unplaced = text(&pod["spec"]["nodeName"]).is_empty();
+    let ended = matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
+    if unplaced || ended {
+        return 0;
+    }
+    asked.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30)
+}
+
+fn success(target: &Target, object: &Value) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": {
+        "name": object["metadata"]["name"], "group": target.resource.group, "kind": target.resource.plural,
+        "uid": object["metadata"]["uid"]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_period_runs_for_placed_pods_and_only_becomes_shorter() {
+        let pod = json!({"metadata": {}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 7}});
+        let grace = |o: &Value| o["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        let first = marked("pods", &pod, None);
+        assert_eq!(grace(&first), Some(7));
+        assert_eq!(grace(&marked("pods", &first, Some(60))), Some(7));
+        assert_eq!(grace(&marked("pods", &first, Some(0))), Some(0));
+        assert!(may_go(&marked("pods", &first, Some(0))));
+        assert_eq!(grace(&marked("pods", &json!({"metadata": {}, "spec": {}}), None)), Some(0));
+        let mut held = pod;
+        held["metadata"]["finalizers"] = json!(["x"]);
+        assert!(!may_go(&marked("pods", &held, Some(0))));
+    }
+}

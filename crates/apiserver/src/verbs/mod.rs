@@ -1,0 +1,47 @@
+//! What may be done to objects, the same for all kinds. What differs is asked of [`crate::kinds`].
+//!
+//! - [`create`], [`update`] (also patches), [`delete`], [`list`] and [`watch`]
+//! - [`part`] what is done below one Pod or namespace: binding, eviction, finalize
+
+pub mod create;
+pub mod delete;
+pub mod list;
+pub mod part;
+pub mod update;
+pub mod watch;
+
+use serde_json::Value;
+use trine_objects::resources::Resource;
+
+use crate::kinds::{Cx, Invalid, hooks, validate};
+use crate::registry::text;
+use crate::status::ApiError;
+
+/// An object with the warnings that go with it.
+#[derive(Debug)]
+pub struct Written {
+    /// The object as it is now.
+    pub object: Value,
+    /// For the client's eyes.
+    pub warnings: Vec<String>,
+}
+
+/// [`ApiError::Invalid`] about an object.
+fn invalid(resource: &Resource, object: &Value, causes: Invalid) -> ApiError {
+    let name = text(&object["metadata"]["name"]).to_owned();
+    ApiError::Invalid { kind: resource.kind.to_owned(), group: resource.group.to_owned(), name, causes }
+}
+
+/// Asks the kind to prepare an update, then whether the result is right.
+fn prepare_update(
+    resource: &Resource,
+    new: &mut Value,
+    old: &Value,
+    cx: &mut Cx<'_>,
+) -> Result<(), ApiError> {
+    let hooks = hooks(resource.group, resource.plural);
+    hooks.defaults(new);
+    hooks.prepare_update(new, old, cx).map_err(|causes| invalid(resource, new, causes))?;
+    let causes = validate(resource, new, Some(old));
+    if causes.is_empty() { Ok(()) } else { Err(invalid(resource, new, Invalid(causes))) }
+}

@@ -1,0 +1,260 @@
+//! PUT and PATCH: a change of an object that is there, by compare-and-swap.
+
+use serde_json::Value;
+use trine_objects::resources::Resource;
+use trine_objects::{patch, schema};
+use trine_store::Expect;
+
+use super::create::fit_to_path;
+use super::{Written, prepare_update};
+use crate::kinds::{Cause, Invalid, hooks};
+use crate::registry::{Registry, text};
+use crate::request::{FieldValidation, Target, check};
+use crate::status::ApiError;
+
+/// How often a patch is tried again after losing a race. Upstream: 5.
+const RETRIES: usize = 5;
+/// What the server alone says about an object.
+const SERVER_FIELDS: [&str; 6] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// How a patch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 6902.
+    Json,
+    /// RFC 7396.
+    Merge,
+    /// Kubernetes' own.
+    Strategic,
+}
+
+impl PatchKind {
+    /// By content type.
+    ///
+    /// # Errors
+    /// [`ApiError::UnsupportedMediaType`].
+    pub fn parse(content_type: &str) -> Result<Self, ApiError> {
+        match content_type.split(';').next().unwrap_or_default().trim() {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" => Ok(Self::Strategic),
+            other => Err(ApiError::UnsupportedMediaType(format!(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json-patch+json, application/merge-patch+json, \
+                 application/strategic-merge-patch+json (got {other})"
+            ))),
+        }
+    }
+}
+
+/// Replaces an object with one that was decoded from a request.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn replace(
+    registry: &Registry,
+    target: &Target,
+    mut object: Value,
+    dry_run: bool,
+) -> Result<Written, ApiError> {
+    let name = target.name.as_deref().unwrap_or_default();
+    fit_to_path(target.resource, &target.namespace, &mut object)?;
+    if text(&object["metadata"]["name"]) != name {
+        let got = text(&object["metadata"]["name"]);
+        return Err(ApiError::BadRequest(format!(
+            "the name of the object ({got}) does not match the name on the URL ({name})"
+        )));
+    }
+    for attempt in 0.. {
+        let current = registry.get(target.resource, &target.namespace, name)?;
+        let old = parse(current.json())?;
+        let unconditional = text(&object["metadata"]["resourceVersion"]).is_empty();
+        match write(registry, target, old, current.revision, object.clone(), dry_run).await {
+            Err(ApiError::Conflict { .. }) if unconditional && attempt < RETRIES => {}
+            done => return done,
+        }
+    }
+    Err(ApiError::Internal("no end of retries".to_owned()))
+}
+
+/// Patches an object.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn patch(
+    registry: &Registry,
+    target: &Target,
+    kind: PatchKind,
+    change: &Value,
+    validation: FieldValidation,
+    dry_run: bool,
+) -> Result<Written, ApiError> {
+    let name = target.name.as_deref().unwrap_or_default();
+    let conditional = kind != PatchKind::Json && !text(&change["metadata"]["resourceVersion"]).is_empty();
+    for attempt in 0.. {
+        let current = registry.get(target.resource, &target.namespace, name)?;
+        let old = parse(current.json())?;
+        let mut new = old.clone();
+        apply(target.resource, kind, change, &mut new)?;
+        let mut warnings = check(target.resource, &mut new, Vec::new(), validation)?;
+        fit_to_path(target.resource, &target.namespace, &mut new)?;
+        match write(registry, target, old, current.revision, new, dry_run).await {
+            Err(ApiError::Conflict { .. }) if !conditional && attempt < RETRIES => {}
+            Ok(mut written) => {
+                warnings.append(&mut written.warnings);
+                return Ok(Written { warnings, ..written });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ApiError::Internal("no end of retries".to_owned()))
+}
+
+fn apply(resource: &Resource, kind: PatchKind, change: &Value, object: &mut Value) -> Result<(), ApiError> {
+    let done = match kind {
+        PatchKind::Json => patch::json(object, change),
+        PatchKind::Merge => patch::merge(object, change),
+        PatchKind::Strategic => match schema::of(resource.group, resource.version, resource.kind) {
+            Some(schema) => patch::strategic(object, change, schema),
+            None => {
+                let what = "strategic merge patches are not supported for this resource";
+                return Err(ApiError::UnsupportedMediaType(what.to_owned()));
+            }
+        },
+    };
+    done.map_err(|error| match error {
+        patch::PatchError::Malformed(message) => ApiError::BadRequest(message),
+        patch::PatchError::Inapplicable(message) => ApiError::Unprocessable(message),
+    })
+}
+
+/// Writes `new` in place of `old`, which was read at `revision`.
+async fn write(
+    registry: &Registry,
+    target: &Target,
+    old: Value,
+    revision: u64,
+    mut new: Value,
+    dry_run: bool,
+) -> Result<Written, ApiError> {
+    let resource = target.resource;
+    let name = text(&old["metadata"]["name"]).to_owned();
+    preconditions(resource, &name, &old, &new)?;
+    merge_parts(target, &old, &mut new);
+    let mut cx = registry.cx();
+    prepare_update(resource, &mut new, &old, &mut cx)?;
+    forbid_new_finalizers(resource, &old, &new)?;
+    let spec_changed = strip(&old) != strip(&new);
+    if spec_changed && resource.subresource("status").is_some() {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+        new["metadata"]["generation"] = (generation + 1).into();
+    }
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+    let warnings = std::mem::take(&mut cx.warnings);
+    if new == old || dry_run {
+        return Ok(Written { object: new, warnings });
+    }
+    let object = if may_go(&new) {
+        let gone = registry.remove(resource, &new, revision).await?;
+        hooks(resource.group, resource.plural).after_delete(&gone, &mut cx);
+        gone
+    } else {
+        registry.put(resource, &new, Expect::At(revision)).await?
+    };
+    cx.commit();
+    Ok(Written { object, warnings })
+}
+
+/// The revision and the uid that a request names must be the object's.
+fn preconditions(resource: &Resource, name: &str, old: &Value, new: &Value) -> Result<(), ApiError> {
+    let wanted = text(&new["metadata"]["resourceVersion"]);
+    if !wanted.is_empty() && wanted != "0" && wanted != text(&old["metadata"]["resourceVersion"]) {
+        return Err(ApiError::modified(resource, name));
+    }
+    let (wanted, have) = (text(&new["metadata"]["uid"]), text(&old["metadata"]["uid"]));
+    if !wanted.is_empty() && wanted != have {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}");
+        return Err(ApiError::Conflict { resource: resource.qualified(), name: name.to_owned(), why });
+    }
+    Ok(())
+}
+
+/// Keeps what this path may not change: the server's own fields; on `status` all but the status; elsewhere the status.
+fn merge_parts(target: &Target, old: &Value, new: &mut Value) {
+    let keep = |new: &mut Value, field: &str, old: &Value| match old.get(field) {
+        Some(value) => new[field] = value.clone(),
+        None => {
+            if let Some(map) = new.as_object_mut() {
+                map.remove(field);
+            }
+        }
+    };
+    if target.subresource.as_deref() == Some("status") {
+        let status = new.get("status").cloned();
+        let meta = new["metadata"].clone();
+        *new = old.clone();
+        // Upstream lets a status update change labels and annotations of some kinds; the kubelet relies on it for Nodes.
+        for field in ["labels", "annotations"] {
+            if target.resource.plural == "nodes" {
+                keep(&mut new["metadata"], field, &meta);
+            }
+        }
+        match status {
+            Some(status) => new["status"] = status,
+            None => keep(new, "status", &Value::Null),
+        }
+        return;
+    }
+    for field in SERVER_FIELDS {
+        keep(&mut new["metadata"], field, &old["metadata"]);
+    }
+    keep(&mut new["metadata"], "namespace", &old["metadata"]);
+    if target.resource.subresource("status").is_some() {
+        keep(new, "status", old);
+    }
+}
+
+/// Nothing may be added to what holds an object that is being deleted.
+fn forbid_new_finalizers(resource: &Resource, old: &Value, new: &Value) -> Result<(), ApiError> {
+    if old["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let list = |o: &Value| o["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let before = list(old);
+    if list(new).iter().all(|f| before.contains(f)) {
+        return Ok(());
+    }
+    let detail = "no new finalizers can be added if the object is being deleted";
+    let causes = Invalid(vec![Cause::forbidden("metadata.finalizers", detail)]);
+    Err(super::invalid(resource, new, causes))
+}
+
+/// The object without metadata and status: what a generation counts.
+fn strip(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(map) = object.as_object_mut() {
+        map.remove("metadata");
+        map.remove("status");
+    }
+    object
+}
+
+/// True if an object that is being deleted has nothing left that holds it.
+#[must_use]
+pub fn may_go(object: &Value) -> bool {
+    let meta = &object["metadata"];
+    let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    !meta["deletionTimestamp"].is_null()
+        && meta["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
+        && none(&meta["finalizers"])
+        && (object["kind"] != "Namespace" || none(&object["spec"]["finalizers"]))
+}
+
+/// Stored bytes as JSON.
+///
+/// # Errors
+/// [`ApiError::Internal`] if they are none.
+pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(bytes).map_err(|e| ApiError::Internal(format!("a stored object is broken: {e}")))
+}

@@ -1,0 +1,205 @@
+//! GET with `watch=true`: the changes of the wanted objects, in order, until time is up.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures::stream;
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use trine_store::cache::{Event, Past, Watch};
+use trine_store::{Object, WatchError};
+
+use super::list::{revision, wait};
+use crate::http::form::Form;
+use crate::registry::{Registry, scope};
+use crate::request::{Query, Selection, Target};
+use crate::status::ApiError;
+
+/// How long a watch lasts when the client does not say. Upstream: 30 to 60 minutes; clients watch again.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+/// How often a bookmark is sent. Upstream: about a minute.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// Events that are put into one piece of the answer at most.
+const BATCH: usize = 64;
+
+/// What a client is told about one change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Change {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// What a change of an object is to a client that wants some of them: one that leaves the selection is deleted for it.
+fn seen(event: &Event, selection: &Selection) -> Option<Change> {
+    let now = !event.deleted && selection.wants(&event.object);
+    let before = match &event.past {
+        Past::Absent => false,
+        Past::Was(object) => selection.wants(object),
+        Past::Unknown => true,
+    };
+    match (before, now) {
+        (false, true) => Some(Change::Added),
+        (true, true) => Some(Change::Modified),
+        (true, false) => Some(Change::Deleted),
+        (false, false) => None,
+    }
+}
+
+struct State {
+    watch: Watch,
+    selection: Arc<Selection>,
+    form: Form,
+    /// Sent before the first event.
+    first: Vec<u8>,
+    deadline: Instant,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    revision: u64,
+    registry: Arc<Registry>,
+    stop: CancellationToken,
+}
+
+/// Begins a watch; gives the body of the answer.
+///
+/// # Errors
+/// [`ApiError::Expired`] for a forgotten revision, [`ApiError::TooLargeRevision`] for one to come.
+pub async fn watch(
+    registry: &Arc<Registry>,
+    target: &Target,
+    query: &Query,
+    mut form: Form,
+    stop: CancellationToken,
+) -> Result<Body, ApiError> {
+    let selection = Arc::new(Selection::parse(query, target)?);
+    let scope = scope(target.resource, &target.namespace);
+    let prefix = registry.prefix(target.resource);
+    let wanted = Arc::clone(&selection);
+    let filter = Box::new(move |event: &Event| seen(event, &wanted).is_some());
+    let asked = revision(query)?;
+    let with_state = query.flag("sendInitialEvents") || matches!(asked, None | Some(0));
+    if let Some(revision) = asked {
+        wait(registry, revision).await?;
+    }
+    let mut first = Vec::new();
+    let (watch, revision) = if with_state {
+        let (listed, watch) = prefix.list_and_watch(&scope, filter);
+        for object in listed.objects.iter().filter(|o| selection.wants(o)) {
+            line(&mut first, Change::Added, object, &mut form, listed.revision);
+        }
+        if query.flag("sendInitialEvents") && query.flag("allowWatchBookmarks") {
+            bookmark(&mut first, target, listed.revision, true);
+        }
+        (watch, listed.revision)
+    } else {
+        let revision = asked.unwrap_or_default();
+        let watch = prefix
+            .watch(&scope, revision, filter)
+            .map_err(|WatchError::Expired { .. }| ApiError::Expired("resourceVersion"))?;
+        (watch, revision)
+    };
+    let now = Instant::now();
+    let timeout = query.number("timeoutSeconds")?.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let state = State {
+        watch,
+        selection,
+        form,
+        first,
+        deadline: now + timeout,
+        bookmarks: query.flag("allowWatchBookmarks"),
+        next_bookmark: now + BOOKMARK_PERIOD,
+        revision,
+        registry: Arc::clone(registry),
+        stop,
+    };
+    let target = target.clone();
+    let pieces = stream::unfold(Some(state), move |state| piece(state, target.clone()));
+    Ok(Body::from_stream(pieces))
+}
+
+/// The next piece of the answer; `None` at its end.
+async fn piece(state: Option<State>, target: Target) -> Option<(Result<Bytes, Infallible>, Option<State>)> {
+    let mut state = state?;
+    if !state.first.is_empty() {
+        let bytes = std::mem::take(&mut state.first);
+        return Some((Ok(bytes.into()), Some(state)));
+    }
+    let mut bytes = Vec::new();
+    tokio::select! {
+        biased;
+        () = state.stop.cancelled() => return None,
+        event = state.watch.next() => {
+            let mut next = Some(event?);
+            for _ in 0..BATCH {
+                let Some(event) = next else { break };
+                state.revision = event.revision;
+                if let Some(change) = seen(&event, &state.selection) {
+                    line(&mut bytes, change, &event.object, &mut state.form, event.revision);
+                }
+                next = state.watch.ready();
+            }
+            // The last one that was taken out beyond the batch must not be lost.
+            if let Some(event) = next {
+                state.revision = event.revision;
+                if let Some(change) = seen(&event, &state.selection) {
+                    line(&mut bytes, change, &event.object, &mut state.form, event.revision);
+                }
+            }
+        }
+        () = sleep_until(state.next_bookmark), if state.bookmarks => {
+            state.next_bookmark += BOOKMARK_PERIOD;
+            // Nothing wanted happened up to what the cache shows now, if nothing waits.
+            let shown = state.registry.cache().revision();
+            if let Some(event) = state.watch.ready() {
+                state.revision = event.revision;
+                if let Some(change) = seen(&event, &state.selection) {
+                    line(&mut bytes, change, &event.object, &mut state.form, event.revision);
+                }
+            } else {
+                state.revision = state.revision.max(shown);
+            }
+            bookmark(&mut bytes, &target, state.revision, false);
+        }
+        () = sleep_until(state.deadline) => {
+            if !state.bookmarks {
+                return None;
+            }
+            bookmark(&mut bytes, &target, state.revision, false);
+            return Some((Ok(bytes.into()), None));
+        }
+    }
+    Some((Ok(bytes.into()), Some(state)))
+}
+
+fn line(out: &mut Vec<u8>, change: Change, object: &Object, form: &mut Form, revision: u64) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(change.word().as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+    form.one(out, object, revision);
+    out.extend_from_slice(b"}\n");
+}
+
+fn bookmark(out: &mut Vec<u8>, target: &Target, revision: u64, initial: bool) {
+    let mut meta = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+    if initial {
+        meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    let object =
+        json!({"kind": target.resource.kind, "apiVersion": target.resource.api_version(), "metadata": meta});
+    let event = json!({"type": "BOOKMARK", "object": object});
+    out.extend_from_slice(event.to_string().as_bytes());
+    out.push(b'\n');
+}

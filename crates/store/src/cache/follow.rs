@@ -1,0 +1,189 @@
+//! The task that applies the feed.
+
+use super::object::{Decode, Event, Object, Past};
+use super::resource::Prefix;
+use crate::store::{Change, Feed, Store, StoreError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Every object, by resource. Keys are `/group/resource/...`; the first two segments name the resource.
+pub struct Cache {
+    inner: Arc<Inner>,
+    task: JoinHandle<()>,
+}
+
+struct Inner {
+    prefixes: RwLock<HashMap<String, Arc<Prefix>>>,
+    decode: Box<Decode>,
+    shown: Arc<AtomicU64>,
+    progress: watch::Sender<u64>,
+    forgotten: u64,
+}
+
+impl Cache {
+    /// Loads everything from the store, then follows it in a task.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn start(store: &dyn Store, decode: Box<Decode>) -> Result<Self, StoreError> {
+        let snapshot = store.snapshot("/").await?;
+        let mut feed = store.feed(snapshot.compacted).await?;
+        let inner = Inner {
+            prefixes: RwLock::default(),
+            decode,
+            shown: Arc::default(),
+            progress: watch::Sender::new(0),
+            forgotten: snapshot.compacted,
+        };
+        for entry in snapshot.entries {
+            if let Some(object) = inner.object(&entry.key, entry.revision, &entry.value) {
+                inner.prefix(prefix_of(&entry.key)).load(object);
+            }
+        }
+        if snapshot.revision > snapshot.compacted {
+            // The feed starts with the kept past, in one batch; what is newer than the snapshot follows in it.
+            if let Some(batch) = feed.recv().await {
+                let split = batch.partition_point(|c| c.revision <= snapshot.revision);
+                inner.recall(&batch[..split]);
+                inner.apply(&batch[split..]);
+            }
+        }
+        let shown = inner.shown.load(Ordering::Acquire).max(snapshot.revision);
+        inner.show(shown);
+        let inner = Arc::new(inner);
+        let task = tokio::spawn(follow(inner.clone(), feed));
+        Ok(Self { inner, task })
+    }
+
+    /// The objects of a resource; `prefix` is `/group/resource/`.
+    #[must_use]
+    pub fn prefix(&self, prefix: &str) -> Arc<Prefix> {
+        self.inner.prefix(prefix)
+    }
+
+    /// The newest revision up to which everything is here.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.inner.shown.load(Ordering::Acquire)
+    }
+
+    /// Waits until a revision is shown; `false` if it is not within the time.
+    pub async fn shown(&self, revision: u64, within: Duration) -> bool {
+        if self.revision() >= revision {
+            return true;
+        }
+        let mut progress = self.inner.progress.subscribe();
+        let reached = progress.wait_for(|p| *p >= revision);
+        tokio::time::timeout(within, reached).await.is_ok_and(|r| r.is_ok())
+    }
+
+    /// Whether the feed is still followed.
+    #[must_use]
+    pub fn alive(&self) -> bool {
+        !self.task.is_finished()
+    }
+
+    /// Stops following and ends every watch.
+    pub fn close(&self) {
+        self.task.abort();
+        self.inner.close();
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn follow(inner: Arc<Inner>, mut feed: Feed) {
+    while let Some(batch) = feed.recv().await {
+        inner.apply(&batch);
+    }
+    inner.close();
+}
+
+/// `/group/resource/` of a key.
+fn prefix_of(key: &str) -> &str {
+    key.match_indices('/').nth(2).map_or(key, |(at, _)| &key[..=at])
+}
+
+impl Inner {
+    fn prefix(&self, prefix: &str) -> Arc<Prefix> {
+        let known = self.prefixes.read().unwrap_or_else(PoisonError::into_inner).get(prefix).cloned();
+        known.unwrap_or_else(|| {
+            let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+            let fresh = || Arc::new(Prefix::new(self.forgotten, self.shown.clone()));
+            prefixes.entry(prefix.to_owned()).or_insert_with(fresh).clone()
+        })
+    }
+
+    fn object(&self, key: &Arc<str>, revision: u64, value: &bytes::Bytes) -> Option<Arc<Object>> {
+        let decoded = (self.decode)(key, revision, value);
+        if decoded.is_none() {
+            tracing::error!(%key, revision, "a stored value is not an object and is left out");
+        }
+        Some(Arc::new(Object { key: key.clone(), revision, decoded: decoded? }))
+    }
+
+    /// Fills the histories with what the loaded objects already contain.
+    fn recall(&self, changes: &[Change]) {
+        let mut last: HashMap<Arc<str>, Arc<Object>> = HashMap::new();
+        for change in changes {
+            let Some(object) = self.object(&change.key, change.revision, &change.value) else { continue };
+            let before = last.insert(change.key.clone(), object.clone());
+            let past = match before {
+                _ if change.previous == 0 => Past::Absent,
+                Some(before) => Past::Was(before),
+                None => Past::Unknown,
+            };
+            let (revision, deleted, at) = (change.revision, change.deleted, change.at);
+            self.prefix(prefix_of(&change.key)).remember(Arc::new(Event {
+                revision,
+                deleted,
+                object,
+                past,
+                at,
+            }));
+        }
+    }
+
+    fn apply(&self, changes: &[Change]) {
+        for change in changes {
+            if let Some(object) = self.object(&change.key, change.revision, &change.value) {
+                let prefix = self.prefix(prefix_of(&change.key));
+                prefix.apply(object, change.revision, change.deleted, change.at);
+            }
+        }
+        if let Some(last) = changes.last() {
+            self.show(last.revision);
+        }
+    }
+
+    fn show(&self, revision: u64) {
+        self.shown.store(revision, Ordering::Release);
+        self.progress.send_replace(revision);
+    }
+
+    fn close(&self) {
+        for prefix in self.prefixes.read().unwrap_or_else(PoisonError::into_inner).values() {
+            prefix.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefix_of;
+
+    #[test]
+    fn the_first_two_segments_name_the_resource() {
+        assert_eq!(prefix_of("/core/pods/default/web"), "/core/pods/");
+        assert_eq!(prefix_of("/core/nodes/n1"), "/core/nodes/");
+        assert_eq!(prefix_of("/odd"), "/odd");
+    }
+}
