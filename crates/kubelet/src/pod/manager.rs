@@ -142,6 +142,7 @@ impl Manager {
 /// Ends a Pod that the API does not know: its containers with their own grace, its sandboxes, its folders.
 async fn end_orphan(ctx: &Context, uid: &str) -> Result<(), KubeletError> {
     stop_all(&ctx.runtime, uid).await?;
+    ctx.volumes.forget(uid);
     if !ctx.volumes.clean(uid) {
         // The volume manager takes them down; the next list comes back here.
         return Ok(());

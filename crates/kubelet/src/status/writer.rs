@@ -45,7 +45,11 @@ pub fn patch(uid: &str, old: &PodStatus, fresh: &PodStatus) -> Value {
             "conditions" => {
                 let known = old.conditions.as_deref().unwrap_or_default();
                 let changed = fresh.conditions.iter().flatten().filter(|c| !known.contains(c));
-                json!(changed.collect::<Vec<_>>())
+                let with_nulls = changed.map(|fresh| {
+                    let old = known.iter().find(|old| old.type_ == fresh.type_);
+                    forget_fields(json!(old), json!(fresh))
+                });
+                with_nulls.collect()
             }
             // These merge by address: an address that is gone would stay.
             "podIPs" | "hostIPs" if before.as_array().is_some_and(|a| !a.is_empty()) => {
@@ -57,6 +61,16 @@ pub fn patch(uid: &str, old: &PodStatus, fresh: &PodStatus) -> Value {
         status.insert(key.clone(), field);
     }
     json!({"metadata": {"uid": uid}, "status": status})
+}
+
+/// `fresh` with a null for each field that only `old` has: an element of a merged list keeps what is not named.
+fn forget_fields(old: Value, mut fresh: Value) -> Value {
+    if let (Some(old), Some(fresh)) = (old.as_object(), fresh.as_object_mut()) {
+        for key in old.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect::<Vec<_>>() {
+            fresh.insert(key, Value::Null);
+        }
+    }
+    fresh
 }
 
 /// Sends the status and returns the Pod as the server has it then; `None` if the Pod is gone.
@@ -88,13 +102,13 @@ mod tests {
     #[test]
     fn a_patch_holds_what_changed_and_spares_the_conditions_of_others() {
         let old = status(json!({"phase": "Pending", "podIPs": [{"ip": "1"}], "qosClass": "BestEffort",
-            "conditions": [{"type": "Ready", "status": "False"}, {"type": "theirs", "status": "True"}]}));
+            "conditions": [{"type": "Ready", "status": "False", "reason": "x"}, {"type": "theirs", "status": "True"}]}));
         let fresh = status(json!({"phase": "Running", "podIPs": [{"ip": "2"}], "qosClass": "BestEffort",
             "conditions": [{"type": "Ready", "status": "True"}, {"type": "theirs", "status": "True"}]}));
         let expected = json!({"metadata": {"uid": "u"}, "status": {
             "phase": "Running",
             "podIPs": [{"$patch": "replace"}, {"ip": "2"}],
-            "conditions": [{"type": "Ready", "status": "True"}]}});
+            "conditions": [{"type": "Ready", "status": "True", "reason": null}]}});
         assert_eq!(patch("u", &old, &fresh), expected);
     }
 }

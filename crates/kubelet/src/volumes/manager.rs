@@ -80,7 +80,10 @@ impl VolumeManager {
     ) -> Result<Self, KubeletError> {
         let mounts = cleanup::mounts()?;
         let actual = reconstruct::reconstruct(&operations.config.root, &mounts);
-        let state = State { actual, ..Default::default() };
+        // Containers that a former kubelet started may still use all of it.
+        let held = actual.mounts.keys().map(|key| key.uid.clone()).collect();
+        let desired = Desired { held, ..Default::default() };
+        let state = State { actual, desired, ..Default::default() };
         operations.node.set_in_use(in_use(&state.desired, &state.actual));
         Ok(Self { operations, recorder, wakers, state: Mutex::new(state), wake: Notify::new() })
     }
@@ -120,11 +123,12 @@ impl VolumeManager {
         self.changed();
     }
 
-    /// No longer wants the volumes of the Pod `uid`: its containers have stopped.
+    /// No longer wants the volumes of the Pod `uid`: its containers have stopped, and may lose them.
     pub fn forget(&self, uid: &str) {
         {
             let mut state = self.lock();
-            if state.pods.remove(uid).is_none() {
+            let held = state.desired.held.remove(uid);
+            if state.pods.remove(uid).is_none() && !held {
                 return;
             }
             state.desired.pods.remove(uid);

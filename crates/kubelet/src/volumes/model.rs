@@ -138,6 +138,8 @@ pub struct Desired {
     pub pods: BTreeMap<String, Vec<Wanted>>,
     /// Whether all Pods are in; before, nothing is taken down.
     pub complete: bool,
+    /// Pods whose containers may still run: nothing of them is taken down, wanted or not.
+    pub held: BTreeSet<String>,
 }
 
 /// What is there.

@@ -160,7 +160,7 @@ fn downward(desired: &Desired, actual: &Actual) -> Vec<Operation> {
     for key in actual.mounts.keys().filter(|key| !wanted_mounts.contains(*key)) {
         // A claim that is still looked up may turn out to be this very mount.
         let maybe = key.plugin == super::paths::CSI && unresolved.contains(key.uid.as_str());
-        if !maybe {
+        if !maybe && !desired.held.contains(&key.uid) {
             operations.push(Operation::TearDown { key: key.clone() });
         }
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn desired(volumes: Vec<Wanted>) -> Desired {
-        Desired { pods: BTreeMap::from([("u".to_owned(), volumes)]), complete: true }
+        Desired { pods: BTreeMap::from([("u".to_owned(), volumes)]), complete: true, ..Default::default() }
     }
 
     fn actual(attached: bool, staged: Option<Certainty>, mounted: Option<Certainty>) -> Actual {
@@ -255,6 +255,12 @@ mod tests {
             ("gone, staged", gone(), actual(true, Some(Sure), None), &["unstage"]),
             ("gone, perhaps staged", gone(), actual(false, Some(Uncertain), None), &["unstage"]),
             ("gone, nothing left", gone(), actual(true, None, None), &[]),
+            (
+                "gone, but it may still run",
+                Desired { held: BTreeSet::from(["u".to_owned()]), ..gone() },
+                actual(true, Some(Sure), Some(Sure)),
+                &[],
+            ),
             ("not all Pods known yet", Desired::default(), actual(true, Some(Sure), Some(Sure)), &[]),
         ];
         for (name, desired, actual, expected) in rows {
