@@ -39,11 +39,9 @@ fn source(volume: &Value, path: &str, causes: &mut Causes) {
     let path = format!("{path}.{kind}");
     match *kind {
         "hostPath" => host_path(source, &path, causes),
-        "emptyDir" => {
-            if quantity::from_value(&source["sizeLimit"]).is_ok_and(|q| q.is_negative()) {
-                let detail = "SizeLimit field must be a valid resource quantity";
-                causes.add(Cause::forbidden(format!("{path}.sizeLimit"), detail));
-            }
+        "emptyDir" if quantity::from_value(&source["sizeLimit"]).is_ok_and(|q| q.is_negative()) => {
+            let detail = "SizeLimit field must be a valid resource quantity";
+            causes.add(Cause::forbidden(format!("{path}.sizeLimit"), detail));
         }
         "configMap" => {
             causes.needed(source, "name", &path);
@@ -61,10 +59,8 @@ fn source(volume: &Value, path: &str, causes: &mut Causes) {
         }
         "downwardAPI" => downward(source, &path, causes),
         "projected" => projected(source, &path, causes),
-        "ephemeral" => {
-            if !source["volumeClaimTemplate"].is_object() {
-                causes.add(Cause::required(format!("{path}.volumeClaimTemplate"), ""));
-            }
+        "ephemeral" if !source["volumeClaimTemplate"].is_object() => {
+            causes.add(Cause::required(format!("{path}.volumeClaimTemplate"), ""));
         }
         _ => {}
     }

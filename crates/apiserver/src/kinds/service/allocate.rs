@@ -147,8 +147,11 @@ fn node_ports(service: &mut Value, held: &[Held], cx: &mut Cx) -> Result<(), Inv
         let protocol = text(port, "protocol").to_owned();
         if let Some(number) = port_number(&port["nodePort"]) {
             let protocols = own.entry(number).or_default();
-            let shared = !protocols.is_empty() && !protocols.contains(&protocol);
-            if !shared && !(protocols.is_empty() && held.contains(&Held::Port(number))) {
+            let free_to_use = match protocols.as_slice() {
+                [] => held.contains(&Held::Port(number)),
+                used => !used.contains(&protocol),
+            };
+            if !free_to_use {
                 pool.take(number).map_err(|e| {
                     Invalid::from(Cause::invalid(format!("spec.ports[{i}].nodePort"), number, &e.to_string()))
                 })?;
