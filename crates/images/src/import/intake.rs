@@ -60,8 +60,9 @@ impl ImageStore {
 impl Inner {
     fn import(&self, path: &Path, name: &str) -> Result<Vec<Image>, ImageError> {
         let members = Members::open(path, &self.session)?;
-        let candidates =
-            candidates(&members).map_err(|source| ImageError::Import { path: path.to_owned(), source })?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let candidates = candidates(&members, &stem)
+            .map_err(|source| ImageError::Import { path: path.to_owned(), source })?;
         candidates.into_iter().map(|candidate| self.take_in(path, name, &members, candidate)).collect()
     }
 
@@ -154,13 +155,13 @@ impl Inner {
     }
 }
 
-fn candidates(members: &Members) -> Result<Vec<Candidate>, ArchiveError> {
+fn candidates(members: &Members, stem: &str) -> Result<Vec<Candidate>, ArchiveError> {
     // Newer archives of docker are both; only its own manifest knows all tags.
     if let Some(manifest) = members.description(docker::MANIFEST)? {
         return docker::images(members, &manifest);
     }
     match members.description(layout::INDEX)? {
-        Some(index) => layout::images(members, &index),
+        Some(index) => layout::images(members, &index, stem),
         None => Err(ArchiveError::NotAnImage),
     }
 }

@@ -66,21 +66,21 @@ pub(crate) fn offered(manifests: &[Descriptor]) -> String {
     platforms.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The images of the layout.
-pub(crate) fn images(members: &Members, index: &[u8]) -> Result<Vec<Candidate>, ArchiveError> {
+/// The images of the layout. `stem` is the name of its file or folder.
+pub(crate) fn images(members: &Members, index: &[u8], stem: &str) -> Result<Vec<Candidate>, ArchiveError> {
     let index = decode(INDEX, index)?;
     let entries = index.manifests.unwrap_or_default();
     if entries.is_empty() {
         return Err(ArchiveError::content(INDEX, "it names no image"));
     }
     // Several entries of one name are one image for several platforms.
-    let several =
-        entries.iter().any(|entry| entry.platform.is_some()) && entries.iter().all(|e| name(e).is_none());
+    let several = entries.iter().any(|entry| entry.platform.is_some())
+        && entries.iter().all(|e| name(e, stem).is_none());
     if several {
         let entry = choose(&entries).ok_or_else(|| no_platform(INDEX, &entries))?;
         return Ok(vec![image(members, entry, None, DEPTH)?]);
     }
-    entries.iter().map(|entry| image(members, entry, name(entry).as_ref(), DEPTH)).collect()
+    entries.iter().map(|entry| image(members, entry, name(entry, stem).as_ref(), DEPTH)).collect()
 }
 
 fn no_platform(member: &str, manifests: &[Descriptor]) -> ArchiveError {
@@ -92,11 +92,17 @@ fn decode(member: &str, bytes: &[u8]) -> Result<Manifest, ArchiveError> {
     serde_json::from_slice(bytes).map_err(|source| ArchiveError::Json { member: member.to_owned(), source })
 }
 
-/// The name an entry was saved under. A tag alone names no repository, so it is none.
-fn name(entry: &Descriptor) -> Option<ImageName> {
-    let get = |key: &str| entry.annotations.get(key).filter(|text| text.contains([':', '/']));
-    let text = get("io.containerd.image.name").or_else(|| get("org.opencontainers.image.ref.name"))?;
-    ImageName::parse(text).ok()
+/// The name an entry was saved under. Many tools note the tag alone: then the layout's own name is the repository, of
+/// the host `localhost` since it is nobody else's.
+fn name(entry: &Descriptor, stem: &str) -> Option<ImageName> {
+    let full = entry.annotations.get("io.containerd.image.name");
+    let text = full.or_else(|| entry.annotations.get("org.opencontainers.image.ref.name"))?;
+    if text.contains([':', '/']) {
+        return ImageName::parse(text).ok();
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let stem: String = stem.chars().map(plain).collect();
+    ImageName::parse(&format!("localhost/{}:{text}", stem.trim_matches('-'))).ok()
 }
 
 fn image(
@@ -175,6 +181,26 @@ mod tests {
         assert_eq!(clean("x", "../y/layer.tar"), Some("y/layer.tar".into()));
         assert_eq!(clean("x", "/y"), Some("y".into()));
         assert_eq!(clean("x", "../../y"), None);
+    }
+
+    #[test]
+    fn an_entry_is_named_in_full_or_by_its_tag_and_the_layouts_name() {
+        let of = |key: &str, value: &str| Descriptor {
+            digest: String::new(),
+            size: 0,
+            annotations: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+            platform: None,
+        };
+        let short = "org.opencontainers.image.ref.name";
+        for (key, value, expected) in [
+            (short, "r.io/a:1", Some("r.io/a:1")),
+            (short, "v1.0", Some("localhost/my-app:v1.0")),
+            ("io.containerd.image.name", "docker.io/library/a:2", Some("docker.io/library/a:2")),
+            ("other", "x", None),
+        ] {
+            let name = name(&of(key, value), "My_App").map(|name| name.to_string());
+            assert_eq!(name.as_deref(), expected, "{value}");
+        }
     }
 
     #[test]

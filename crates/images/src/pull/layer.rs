@@ -120,7 +120,10 @@ impl Read for Pieces {
                 Some(Piece::Bytes(bytes)) => self.current = bytes,
                 Some(Piece::End) => self.ended = true,
                 None => {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the transfer was given up"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::ConnectionAborted,
+                        "the transfer was given up",
+                    ));
                 }
             }
         }

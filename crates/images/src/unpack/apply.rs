@@ -19,6 +19,8 @@ use crate::content::{Digest, HashingReader};
 
 /// Bytes that are copied at once.
 const CHUNK: usize = 256 << 10;
+/// What an archive is made of.
+const BLOCK: u64 = 512;
 /// Zeros of this length become a hole.
 const HOLE: usize = 4096;
 
@@ -56,7 +58,7 @@ pub(crate) fn unpack(dir: &Path, blob: impl Read + 'static, expect: &Expect) -> 
         move |source| LayerError::Archive { after, source }
     };
     let (plain, plain_tap) = HashingReader::new(decoder(blob).map_err(broken(""))?);
-    let mut archive = tar::Archive::new(plain);
+    let mut archive = tar::Archive::new(WholeBlocks { inner: plain, bytes: 0, ended: false });
     let mut work =
         Work { root, times: BTreeMap::new(), rooted: false, bytes: 0, inodes: 0, buffer: vec![0; CHUNK] };
     let mut last = String::new();
@@ -211,13 +213,19 @@ impl Work {
         spot: &Spot,
     ) -> Result<(), EntryError> {
         let header = entry.header();
-        let major = header.device_major().map_err(EntryError::Read)?.unwrap_or(0);
-        let minor = header.device_minor().map_err(EntryError::Read)?.unwrap_or(0);
+        let number = || -> io::Result<(u32, u32)> {
+            Ok((header.device_major()?.unwrap_or(0), header.device_minor()?.unwrap_or(0)))
+        };
         let (kind, device) = match header.entry_type() {
-            EntryType::Char if (major, minor) == (0, 0) => return Err(PathFault::WhiteoutDevice.into()),
-            EntryType::Char => (FileType::CharacterDevice, makedev(major, minor)),
-            EntryType::Block => (FileType::BlockDevice, makedev(major, minor)),
-            _ => (FileType::Fifo, 0),
+            EntryType::Fifo => (FileType::Fifo, 0),
+            kind => {
+                let (major, minor) = number().map_err(EntryError::Read)?;
+                match kind {
+                    EntryType::Block => (FileType::BlockDevice, makedev(major, minor)),
+                    _ if (major, minor) == (0, 0) => return Err(PathFault::WhiteoutDevice.into()),
+                    _ => (FileType::CharacterDevice, makedev(major, minor)),
+                }
+            }
         };
         mknodat(parent, &spot.name, kind, Mode::from_raw_mode(0o600), device)
             .map_err(io_error("make a device"))?;
@@ -292,6 +300,32 @@ impl Work {
             implied.insert(0, PathBuf::new());
         }
         Ok(Unpacked { diff_id, bytes: self.bytes, inodes: self.inodes, implied })
+    }
+}
+
+/// Fills the last block of an archive with zeros: some tools leave the padding of the last file away. What is hashed is
+/// what came, so a file that was cut is found out all the same.
+struct WholeBlocks<R> {
+    inner: R,
+    bytes: u64,
+    ended: bool,
+}
+
+impl<R: Read> Read for WholeBlocks<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.ended {
+            let n = self.inner.read(buffer)?;
+            self.bytes += n as u64;
+            self.ended = n == 0 && !buffer.is_empty();
+            if !self.ended {
+                return Ok(n);
+            }
+        }
+        let missing = usize::try_from(self.bytes.next_multiple_of(BLOCK) - self.bytes).unwrap_or(0);
+        let n = missing.min(buffer.len());
+        buffer[..n].fill(0);
+        self.bytes += n as u64;
+        Ok(n)
     }
 }
 
