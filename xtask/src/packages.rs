@@ -6,13 +6,14 @@ use std::process::Command;
 use crate::test::run_command;
 
 /// Package and a file that says it is there.
-const NEEDED: [(&str, &str); 8] = [
+const NEEDED: [(&str, &str); 9] = [
     ("xfsprogs", "/usr/sbin/mkfs.xfs"),
     ("e2fsprogs", "/usr/sbin/mkfs.ext4"),
     ("busybox-static", "/bin/busybox"),
     ("containernetworking-plugins", "/usr/lib/cni/bridge"),
     ("docker-registry", "/usr/bin/docker-registry"),
     ("skopeo", "/usr/bin/skopeo"),
+    ("umoci", "/usr/bin/umoci"),
     ("nftables", "/usr/sbin/nft"),
     ("iptables", "/usr/sbin/iptables"),
 ];

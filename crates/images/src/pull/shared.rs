@@ -18,11 +18,12 @@ use crate::store::{ImageStore, Inner, NewImage};
 
 type Outcome = Result<Image, Arc<ImageError>>;
 type Running = Shared<BoxFuture<'static, Outcome>>;
+type Known = WeakShared<BoxFuture<'static, Outcome>>;
 
 /// The pulls in progress.
 #[derive(Default)]
 pub(crate) struct Pulls {
-    running: Mutex<HashMap<(String, Option<Auth>), WeakShared<BoxFuture<'static, Outcome>>>>,
+    running: Mutex<HashMap<(String, Option<Auth>), Known>>,
 }
 
 impl ImageStore {

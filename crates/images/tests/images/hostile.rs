@@ -173,7 +173,11 @@ fn files_that_are_no_images_are_refused_in_words() {
             tar(&[("manifest.json", br#"[{"Config":"../../etc/hostname","Layers":[]}]"#)]),
             "is missing",
         ),
-        ("layers that do not add up", docker_archive_of("t:1", &two, &[layer.clone()]), "2 layers, it has 1"),
+        (
+            "layers that do not add up",
+            docker_archive_of("t:1", &two, std::slice::from_ref(&layer)),
+            "2 layers, it has 1",
+        ),
         (
             "an index with a path for a digest",
             tar(&[("index.json", br#"{"manifests":[{"digest":"sha256:../../../etc/passwd"}]}"#)]),

@@ -1,5 +1,7 @@
 //! The image store from outside: archives, layers and roots on a real file system, a real registry, several processes.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it should do")]
+
 mod files;
 mod foreign;
 mod hostile;
