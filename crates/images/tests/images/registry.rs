@@ -43,8 +43,8 @@ async fn an_image_is_pulled_by_tag_and_by_digest() {
     assert_eq!(shop.store.status(&by_digest).unwrap(), Some(image.clone()));
     let tagged = shop.store.pull(&tag, None).await.unwrap();
     assert_eq!(tagged.id, image.id);
-    assert_eq!(tagged.repo_tags, [tag.clone()]);
-    assert_eq!(shop.store.list().unwrap(), [tagged.clone()]);
+    assert_eq!(tagged.repo_tags, std::slice::from_ref(&tag));
+    assert_eq!(shop.store.list().unwrap(), std::slice::from_ref(&tagged));
     assert_eq!(tagged.config.user, "1000");
     let merged = shop.root("c", &tagged).path;
     assert_eq!(names(&merged), ["d", "top"]);
