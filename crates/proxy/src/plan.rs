@@ -307,3 +307,6 @@ impl PortPlan<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! A node, Pods and an outsider, each a network namespace of its own.
+//!
+//! ```text
+//!  a 10.244.0.2 ──┐
+//!  b 10.244.0.3 ──┤ host 192.0.2.1 ──uplink── ext 192.0.2.2 (the host's default route)
+//!  c 10.244.0.4 ──┘
+//! ```
+#![allow(dead_code)]
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trine_kernel::netns::{self, Netns};
+use trine_kernel::nft::{Batch, Chain, ChainKind, Expr, Family, Field, Hook, Nft, Reg, Rule, Set, SetFlags};
+use trine_proxy::model::{ServiceKey, ServiceSpec, SliceSpec};
+use trine_proxy::{Config, Engine};
+
+pub const INSTANCE: &str = "00beef";
+pub const NODE: &str = "n1";
+pub const HOST_IP: [u8; 4] = [192, 0, 2, 1];
+pub const EXT_IP: [u8; 4] = [192, 0, 2, 2];
+const WAIT: Duration = Duration::from_millis(700);
+
+/// Unpins the namespaces; the kernel drops them with their links and rules.
+struct Pins(Vec<PathBuf>);
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        for pin in &self.0 {
+            let _ = netns::delete(pin);
+        }
+    }
+}
+
+pub struct Lab {
+    pub host: Netns,
+    pub ext: Netns,
+    pub pods: Vec<(&'static str, IpAddr, Netns)>,
+    pub engine: Engine,
+    // Dropped in this order: pins before the folder they are in.
+    _pins: Pins,
+    _dir: tempfile::TempDir,
+}
+
+pub fn ip(netns: &Netns, args: &str) {
+    let output = netns
+        .run(|| Command::new("ip").args(args.split_whitespace()).output())
+        .expect("enters the namespace")
+        .expect("ip runs");
+    assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let pins = Pins(["host", "ext", "a", "b", "c"].iter().map(|name| dir.path().join(name)).collect());
+        let made: Vec<Netns> = pins.0.iter().map(|pin| Netns::create(pin).expect("a namespace")).collect();
+        let mut made = made.into_iter();
+        let (host, ext) = (made.next().expect("host"), made.next().expect("ext"));
+        for netns in [&host, &ext] {
+            ip(netns, "link set lo up");
+        }
+        let at = |netns: &Netns| netns.path().display().to_string();
+        ip(&host, &format!("link add up0 type veth peer name eth0 netns {}", at(&ext)));
+        ip(&host, "addr add 192.0.2.1/24 dev up0");
+        ip(&host, "link set up0 up");
+        ip(&ext, "addr add 192.0.2.2/24 dev eth0");
+        ip(&ext, "link set eth0 up");
+        ip(&host, "route add default via 192.0.2.2");
+        let pods = ["a", "b", "c"].into_iter().zip(made).enumerate().map(|(n, (name, netns))| {
+            let address = format!("10.244.0.{}", n + 2);
+            ip(&host, &format!("link add v{name} type veth peer name eth0 netns {}", at(&netns)));
+            ip(&host, &format!("addr add 169.254.1.1/32 dev v{name} scope link"));
+            ip(&host, &format!("link set v{name} up"));
+            ip(&host, &format!("route add {address}/32 dev v{name}"));
+            ip(&netns, "link set lo up");
+            ip(&netns, &format!("addr add {address}/32 dev eth0"));
+            ip(&netns, "link set eth0 up");
+            ip(&netns, "route add 169.254.1.1/32 dev eth0 scope link");
+            ip(&netns, "route add default via 169.254.1.1");
+            (name, address.parse().expect("an address"), netns)
+        });
+        let pods: Vec<_> = pods.collect();
+        let engine = Engine::new(config(&host)).expect("an engine");
+        let mut lab = Self { host, ext, pods, engine, _pins: pins, _dir: dir };
+        lab.engine.guard().expect("the ranges are guarded");
+        lab.engine.sync().expect("the empty table is loaded");
+        lab
+    }
+
+    pub fn pod(&self, name: &str) -> &Netns {
+        &self.pods.iter().find(|pod| pod.0 == name).expect("a Pod of that name").2
+    }
+
+    pub fn address(&self, name: &str) -> IpAddr {
+        self.pods.iter().find(|pod| pod.0 == name).expect("a Pod of that name").1
+    }
+
+    /// A TCP and a UDP server which say the Pod's name and who asks.
+    pub fn serve(&self, pod: &'static str, port: u16) {
+        let netns = self.pod(pod);
+        let bind = || (TcpListener::bind(("0.0.0.0", port)), UdpSocket::bind(("0.0.0.0", port)));
+        let (tcp, udp) = netns.run(bind).expect("enters");
+        let (tcp, udp) = (tcp.expect("tcp"), udp.expect("udp"));
+        std::thread::spawn(move || {
+            for stream in tcp.incoming().flatten() {
+                let mut stream = stream;
+                let peer = stream.peer_addr().map(|p| p.ip().to_string()).unwrap_or_default();
+                let _ = write!(stream, "{pod} {peer}");
+            }
+        });
+        std::thread::spawn(move || {
+            let mut buffer = [0; 64];
+            while let Ok((_, peer)) = udp.recv_from(&mut buffer) {
+                let _ = udp.send_to(format!("{pod} {}", peer.ip()).as_bytes(), peer);
+            }
+        });
+    }
+
+    pub fn service(&mut self, name: &str, extra: Value) {
+        let mut spec = json!({
+            "clusterIP": "10.96.0.10",
+            "ports": [
+                {"name": "web", "port": 80, "protocol": "TCP"},
+                {"name": "dns", "port": 53, "protocol": "UDP"},
+            ],
+        });
+        for (key, value) in extra.as_object().expect("an object") {
+            spec[key] = value.clone();
+        }
+        let service = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+        let service = serde_json::from_value(service).expect("a Service");
+        self.engine.model.set_service(ServiceKey::new("default", name), ServiceSpec::from_api(&service));
+    }
+
+    /// One slice with these Pods as endpoints on a node.
+    pub fn endpoints(&mut self, service: &str, node: &str, pods: &[&str]) {
+        let endpoints: Vec<_> = pods
+            .iter()
+            .map(|pod| json!({"addresses": [self.address(pod)], "nodeName": node, "conditions": {"ready": true}}))
+            .collect();
+        let slice = json!({
+            "metadata": {
+                "name": "slice", "namespace": "default", "labels": {"kubernetes.io/service-name": service},
+            },
+            "addressType": "IPv4",
+            "ports": [
+                {"name": "web", "port": 8080, "protocol": "TCP"},
+                {"name": "dns", "port": 8080, "protocol": "UDP"},
+            ],
+            "endpoints": endpoints,
+        });
+        let slice = serde_json::from_value(slice).expect("a slice");
+        let key = ServiceKey::new("default", &format!("{service}-{node}"));
+        self.engine.model.set_slice(key, SliceSpec::from_api(&slice));
+    }
+
+    pub fn sync(&mut self) {
+        self.engine.sync().expect("the table is changed");
+    }
+
+    /// Watches which addresses packets that reach the outsider are for.
+    pub fn watch_uplink(&self) {
+        let mut batch = Batch::new(Family::Ip);
+        batch.add_table("watch");
+        let flags = SetFlags { dynamic: true, ..SetFlags::default() };
+        batch.add_set("watch", &Set { flags, size: Some(1000), ..Set::new("seen", &[Field::Ipv4]) });
+        batch.add_chain("watch", &Chain::base("in", ChainKind::Filter, Hook::Prerouting, -300));
+        let note = Expr::Update { set: "seen".into(), key: Reg(0), data: None };
+        batch.add_rule("watch", "in", &Rule::new([Expr::destination(Reg(0)), note]));
+        Nft::open_in(&self.ext).expect("socket").commit(batch).expect("the watch is set");
+    }
+
+    pub fn seen_on_uplink(&self) -> Vec<[u8; 4]> {
+        let elements = Nft::open_in(&self.ext).expect("socket").elements(Family::Ip, "watch", "seen");
+        let mut seen: Vec<[u8; 4]> =
+            elements.expect("elements").iter().map(|e| e.key[..4].try_into().expect("an address")).collect();
+        seen.sort_unstable();
+        seen
+    }
+}
+
+pub fn config(host: &Netns) -> Config {
+    Config {
+        node_name: NODE.into(),
+        instance: INSTANCE.into(),
+        pod_cidr: "10.244.0.0/16".parse().expect("a range"),
+        node_pod_cidr: None,
+        service_cidr: "10.96.0.0/16".parse().expect("a range"),
+        node_ips: vec![HOST_IP.into()],
+        netns: Some(host.path().to_owned()),
+    }
+}
+
+/// What a TCP server says.
+pub fn tcp(from: &Netns, to: (impl Into<IpAddr>, u16)) -> io::Result<String> {
+    let to = SocketAddr::new(to.0.into(), to.1);
+    from.run(|| {
+        let mut stream = TcpStream::connect_timeout(&to, WAIT)?;
+        stream.set_read_timeout(Some(WAIT))?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        Ok(said)
+    })
+    .expect("enters the namespace")
+}
+
+/// What a UDP server says.
+pub fn udp(from: &Netns, to: (impl Into<IpAddr>, u16)) -> io::Result<String> {
+    let to = SocketAddr::new(to.0.into(), to.1);
+    from.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.set_read_timeout(Some(WAIT))?;
+        socket.connect(to)?;
+        socket.send(b"?")?;
+        let mut buffer = [0; 64];
+        let length = socket.recv(&mut buffer)?;
+        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+    })
+    .expect("enters the namespace")
+}

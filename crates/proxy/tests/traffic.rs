@@ -1,0 +1,265 @@
+//! Real packets through the real table, in namespaces.
+
+mod lab;
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use lab::{EXT_IP, HOST_IP, INSTANCE, Lab, tcp, udp};
+use serde_json::json;
+use trine_kernel::nft::{Batch, Family, Nft};
+use trine_kernel::testing;
+
+const VIP: [u8; 4] = [10, 96, 0, 10];
+const UNASSIGNED: [u8; 4] = [10, 96, 7, 7];
+const NODE_PORT: u16 = 30080;
+
+fn may_run(test: &str) -> bool {
+    testing::root(test) && testing::program(test, "ip")
+}
+
+fn node_port(policy: &str) -> serde_json::Value {
+    json!({
+        "type": "NodePort",
+        "externalTrafficPolicy": policy,
+        "externalIPs": ["198.51.100.7"],
+        "ports": [{"name": "web", "port": 80, "protocol": "TCP", "nodePort": NODE_PORT}],
+    })
+}
+
+/// The caller hears it at once. A datagram of the host's own is refused by the send itself (`EPERM`): the kernel
+/// makes no ICMP error for a packet whose route leads to `lo`.
+fn refused<T: std::fmt::Debug>(what: std::io::Result<T>) -> bool {
+    let at_once = [ErrorKind::ConnectionRefused, ErrorKind::PermissionDenied];
+    matches!(&what, Err(error) if at_once.contains(&error.kind())) || {
+        eprintln!("not refused: {what:?}");
+        false
+    }
+}
+
+#[test]
+fn a_cluster_address_spreads_over_its_endpoints_from_the_host_and_from_a_pod() {
+    if !may_run("a_cluster_address_spreads_over_its_endpoints_from_the_host_and_from_a_pod") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.serve("b", 8080);
+    lab.service("web", json!({}));
+    lab.endpoints("web", lab::NODE, &["a", "b"]);
+    lab.sync();
+    for from in [&lab.host, lab.pod("c")] {
+        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+        for _ in 0..40 {
+            *answers.entry(tcp(from, (VIP, 80)).expect("an answer")).or_default() += 1;
+        }
+        assert_eq!(answers.len(), 2, "{answers:?}");
+        assert!(answers.values().all(|count| *count >= 5), "{answers:?}");
+        udp(from, (VIP, 53)).expect("an answer");
+    }
+    assert!(
+        tcp(lab.pod("c"), (VIP, 80)).expect("an answer").ends_with("10.244.0.4"),
+        "the Pod's own address is seen"
+    );
+    assert!(
+        tcp(&lab.host, (VIP, 80)).expect("an answer").ends_with("192.0.2.1"),
+        "the node's address is seen"
+    );
+}
+
+#[test]
+fn without_endpoints_and_without_a_service_the_caller_is_refused_at_once() {
+    if !may_run("without_endpoints_and_without_a_service_the_caller_is_refused_at_once") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.service("web", node_port("Cluster"));
+    lab.endpoints("web", lab::NODE, &[]);
+    lab.sync();
+    for from in [&lab.host, lab.pod("c")] {
+        assert!(refused(tcp(from, (VIP, 80))));
+        assert!(refused(udp(from, (VIP, 53))));
+        assert!(refused(tcp(from, (UNASSIGNED, 80))));
+        assert!(refused(tcp(from, (HOST_IP, NODE_PORT))));
+        assert!(refused(tcp(from, ([198, 51, 100, 7], 80))), "an external address without endpoints");
+    }
+    assert!(refused(tcp(&lab.ext, (HOST_IP, NODE_PORT))));
+}
+
+#[test]
+fn a_pod_reaches_itself_through_its_own_service() {
+    if !may_run("a_pod_reaches_itself_through_its_own_service") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.service("web", json!({}));
+    lab.endpoints("web", lab::NODE, &["a"]);
+    lab.sync();
+    let said = tcp(lab.pod("a"), (VIP, 80)).expect("an answer");
+    assert!(said.starts_with("a ") && !said.ends_with("10.244.0.2"), "{said}");
+    udp(lab.pod("a"), (VIP, 53)).expect("an answer");
+}
+
+#[test]
+fn a_node_port_is_open_to_outsiders_to_pods_and_to_the_host() {
+    if !may_run("a_node_port_is_open_to_outsiders_to_pods_and_to_the_host") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.service("web", node_port("Cluster"));
+    lab.endpoints("web", lab::NODE, &["a"]);
+    lab.sync();
+    lab::ip(&lab.ext, "route add 198.51.100.7 via 192.0.2.1");
+    for from in [&lab.ext, &lab.host, lab.pod("a"), lab.pod("b")] {
+        for to in [(HOST_IP, NODE_PORT), ([198, 51, 100, 7], 80)] {
+            let said = tcp(from, to).expect("an answer");
+            assert!(said.starts_with("a ") && !said.ends_with("192.0.2.2"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn with_the_local_policy_outsiders_keep_their_address_and_get_local_endpoints_only() {
+    if !may_run("with_the_local_policy_outsiders_keep_their_address_and_get_local_endpoints_only") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.serve("b", 8080);
+    lab.service("web", node_port("Local"));
+    lab.endpoints("web", lab::NODE, &["a"]);
+    lab.endpoints("web", "n2", &["b"]);
+    lab.sync();
+    for _ in 0..8 {
+        assert_eq!(tcp(&lab.ext, (HOST_IP, NODE_PORT)).expect("an answer"), "a 192.0.2.2");
+    }
+    lab.endpoints("web", lab::NODE, &[]);
+    lab.sync();
+    let error = tcp(&lab.ext, (HOST_IP, NODE_PORT)).expect_err("no local endpoint");
+    assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{error}");
+    assert!(tcp(lab.pod("c"), (HOST_IP, NODE_PORT)).expect("Pods go anywhere").starts_with("b "));
+    assert!(tcp(&lab.host, (HOST_IP, NODE_PORT)).expect("so does the host").starts_with("b "));
+}
+
+#[test]
+fn a_removed_endpoint_gets_nothing_more_and_a_deleted_service_refuses() {
+    if !may_run("a_removed_endpoint_gets_nothing_more_and_a_deleted_service_refuses") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.serve("b", 8080);
+    lab.service("web", json!({}));
+    lab.endpoints("web", lab::NODE, &["a", "b"]);
+    lab.sync();
+    lab.endpoints("web", lab::NODE, &["b"]);
+    lab.sync();
+    for _ in 0..12 {
+        assert!(tcp(lab.pod("c"), (VIP, 80)).expect("an answer").starts_with("b "));
+    }
+    lab.engine.model.set_service(trine_proxy::model::ServiceKey::new("default", "web"), None);
+    lab.sync();
+    assert!(refused(tcp(lab.pod("c"), (VIP, 80))));
+    assert!(refused(tcp(&lab.host, (VIP, 80))));
+    lab.service("web", json!({}));
+    lab.sync();
+    assert!(tcp(&lab.host, (VIP, 80)).expect("it is back").starts_with("b "));
+}
+
+#[test]
+fn nothing_for_a_pod_or_a_virtual_address_leaves_by_the_uplink() {
+    if !may_run("nothing_for_a_pod_or_a_virtual_address_leaves_by_the_uplink") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.service("web", json!({}));
+    lab.endpoints("web", lab::NODE, &["a"]);
+    lab.sync();
+    lab.watch_uplink();
+    for from in [&lab.host, lab.pod("b")] {
+        for to in [VIP, UNASSIGNED, [10, 244, 9, 9]] {
+            for port in [80, 81] {
+                let _ = tcp(from, (to, port));
+                let _ = udp(from, (to, port));
+            }
+        }
+        let ping = |to: &str| std::process::Command::new("ping").args(["-c1", "-W1", to]).output();
+        let _ = from.run(|| ping("10.96.7.7").and_then(|_| ping("10.244.9.9")));
+        let _ = udp(from, (EXT_IP, 9));
+    }
+    let seen = lab.seen_on_uplink();
+    assert!(seen.contains(&EXT_IP), "the watch works: {seen:?}");
+    assert!(seen.iter().all(|to| to[0] != 10), "{seen:?}");
+}
+
+#[test]
+fn a_pod_reaches_the_world_under_the_nodes_address() {
+    if !may_run("a_pod_reaches_the_world_under_the_nodes_address") {
+        return;
+    }
+    let lab = Lab::new();
+    let listener = lab.ext.run(|| std::net::TcpListener::bind("0.0.0.0:7000")).expect("enters").expect("tcp");
+    let server = std::thread::spawn(move || listener.accept().map(|(_, peer)| peer.ip()));
+    let _ = tcp(lab.pod("a"), (EXT_IP, 7000));
+    assert_eq!(server.join().expect("the server").expect("a connection"), std::net::IpAddr::from(HOST_IP));
+}
+
+#[test]
+fn rules_outlive_the_engine_come_back_when_flushed_and_are_cleaned_up() {
+    if !may_run("rules_outlive_the_engine_come_back_when_flushed_and_are_cleaned_up") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.service("web", json!({}));
+    lab.endpoints("web", lab::NODE, &["a"]);
+    lab.sync();
+    let table = format!("trine-{INSTANCE}");
+    let mut nft = Nft::open_in(&lab.host).expect("socket");
+    let mut batch = Batch::new(Family::Ip);
+    batch.delete_table(&table);
+    nft.commit(batch).expect("somebody flushes");
+    assert!(tcp(lab.pod("b"), (VIP, 80)).is_err());
+    assert!(lab.engine.verify().expect("looked at"), "it was gone");
+    tcp(lab.pod("b"), (VIP, 80)).expect("it is back");
+    assert!(!lab.engine.verify().expect("looked at"), "it is there");
+    let config = lab::config(&lab.host);
+    lab.engine = trine_proxy::Engine::new(config).expect("another engine");
+    tcp(lab.pod("b"), (VIP, 80)).expect("the rules are as the first left them");
+    let path = lab.host.path().to_owned();
+    for _ in 0..2 {
+        trine_proxy::cleanup(INSTANCE, Some(&path)).expect("absent is success");
+    }
+    assert!(nft.tables(Family::Ip).expect("tables").is_empty());
+    let routes =
+        trine_kernel::netlink::Route::open_in(&lab.host).expect("socket").routes(false).expect("routes");
+    assert!(routes.iter().all(|r| r.protocol != trine_kernel::netlink::TRINE_PROTOCOL), "{routes:?}");
+}
+
+#[test]
+fn an_old_nft_can_list_the_table() {
+    const NAME: &str = "an_old_nft_can_list_the_table";
+    if !may_run(NAME) || !testing::program(NAME, "nft") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.service("web", node_port("Local"));
+    lab.endpoints("web", lab::NODE, &["a", "b"]);
+    lab.sync();
+    let output = lab.host.run(|| std::process::Command::new("nft").args(["list", "ruleset"]).output());
+    let output = output.expect("enters").expect("nft runs");
+    let listing = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for wanted in [
+        "10.96.0.10 . tcp . 80 : 0x00001002",
+        "dnat ip to ct mark & 0x7fffffff . numgen random mod 2 map @endpoints",
+        "ct mark & 0x00000fff vmap @by-count",
+        "0x00001002 . 0x00000000 : 10.244.0.2 . 8080",
+        "ip daddr 10.96.0.0/16 goto reject comment \"no such Service or endpoint\"",
+    ] {
+        assert!(listing.contains(wanted), "{wanted:?} is not in\n{listing}");
+    }
+}
