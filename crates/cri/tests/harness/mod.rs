@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -176,6 +176,35 @@ impl Node {
         let path = self.status(id).await.log_path;
         let text = std::fs::read_to_string(&path).unwrap();
         text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
+    }
+
+    /// Prints the medians of the calls of a Pod's life, one after the other.
+    pub async fn measure(&self, change: impl Fn(PodSandboxConfig) -> PodSandboxConfig) {
+        const ROUNDS: usize = 20;
+        let names = ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox"];
+        let mut times: [Vec<Duration>; 5] = Default::default();
+        let mut client = self.client();
+        for round in 0..ROUNDS {
+            let mut begun = Instant::now();
+            let mut lap = |step: usize| {
+                times[step].push(begun.elapsed());
+                begun = Instant::now();
+            };
+            let pod = self.run_pod(&change(self.pod(&format!("p{round}")))).await;
+            lap(0);
+            let id = self.create(&pod, container("main", &[])).await.unwrap();
+            lap(1);
+            self.start_container(&id).await.unwrap();
+            lap(2);
+            client.stop_container(StopContainerRequest { container_id: id, timeout: 0 }).await.unwrap();
+            lap(3);
+            client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: pod }).await.unwrap();
+            lap(4);
+        }
+        for (name, times) in names.iter().zip(&mut times) {
+            times.sort_unstable();
+            println!("{name}: p50 {:.1} ms", times[ROUNDS / 2].as_secs_f64() * 1000.0);
+        }
     }
 
     /// Ends everything and says what is left.
