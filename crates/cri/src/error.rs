@@ -55,7 +55,7 @@ pub enum CriError {
         /// The RPC.
         call: &'static str,
         /// What the image store said.
-        source: ImageError,
+        source: Box<ImageError>,
     },
     /// The network plane could not do it.
     #[error("{call} {object}: network")]
@@ -65,7 +65,7 @@ pub enum CriError {
         /// The sandbox.
         object: String,
         /// What CNI said.
-        source: CniError,
+        source: Box<CniError>,
     },
     /// A network namespace could not be made or removed.
     #[error("{call} {object}")]

@@ -73,7 +73,7 @@ impl Runtime {
         let sandboxes = config.sandboxes_dir();
         std::fs::create_dir_all(&sandboxes).map_err(CriError::io("make", &sandboxes))?;
         let images = ImageStore::open(&config.images_dir, config.images.clone())
-            .map_err(|source| CriError::Image { call: "open the image store", source })?;
+            .map_err(|source| CriError::Image { call: "open the image store", source: Box::new(source) })?;
         let network = trine_cni::Runtime::new(trine_cni::RuntimeOptions {
             conf_dir: config.cni_conf_dir.clone(),
             bin_dirs: config.cni_bin_dirs.clone(),

@@ -90,8 +90,11 @@ impl Runtime {
             .inner
             .images
             .status(reference)
-            .map_err(|source| CriError::Image { call: CALL, source })?
+            .map_err(|source| CriError::Image { call: CALL, source: Box::new(source) })?
             .ok_or_else(|| CriError::NotFound { kind: "image", id: reference.to_owned() })?;
+        // Beside the preparation, so that the container's own join finds the wait over.
+        let runtime = self.clone();
+        tokio::task::spawn_blocking(move || runtime.inner.hierarchies.expect_join());
         let id = new_id()?;
         let folder = sandbox.folder.join("containers").join(&id);
         std::fs::create_dir_all(&folder).map_err(CriError::io("make", &folder))?;
@@ -210,7 +213,7 @@ impl Runtime {
             let _entered = span.enter();
             let root = images
                 .prepare(&container.id, &image)
-                .map_err(|source| CriError::Image { call: CALL, source })?;
+                .map_err(|source| CriError::Image { call: CALL, source: Box::new(source) })?;
             let refused = |why: String| CriError::invalid(CALL, why);
             let lists = (paths::list(&root.path, "etc/passwd"), paths::list(&root.path, "etc/group"));
             let security = config.linux.as_ref().and_then(|l| l.security_context.as_ref());

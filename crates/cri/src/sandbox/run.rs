@@ -186,7 +186,11 @@ impl Runtime {
                 object: sandbox.id.clone(),
                 after: NETWORK_DEADLINE,
             })?
-            .map_err(|source| CriError::Network { call: CALL, object: sandbox.id.clone(), source })?;
+            .map_err(|source| CriError::Network {
+                call: CALL,
+                object: sandbox.id.clone(),
+                source: Box::new(source),
+            })?;
         Ok(attached.ips.iter().map(|(ip, _)| ip.to_string()).collect())
     }
 }

@@ -92,7 +92,11 @@ impl Runtime {
                 object: sandbox.id.clone(),
                 after: NETWORK_DEADLINE,
             })?
-            .map_err(|source| CriError::Network { call: CALL, object: sandbox.id.clone(), source })
+            .map_err(|source| CriError::Network {
+                call: CALL,
+                object: sandbox.id.clone(),
+                source: Box::new(source),
+            })
     }
 
     /// Kills containers and keeper: by the keeper's own hand if it answers, by its pid and the cgroups if not.

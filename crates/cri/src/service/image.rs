@@ -15,7 +15,7 @@ use crate::runtime::now;
 type Answer<T> = Result<Response<T>, Status>;
 
 fn failed(call: &'static str) -> impl FnOnce(ImageError) -> CriError {
-    move |source| CriError::Image { call, source }
+    move |source| CriError::Image { call, source: Box::new(source) }
 }
 
 fn reference(image: Option<&ImageSpec>) -> &str {

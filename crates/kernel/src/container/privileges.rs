@@ -149,11 +149,10 @@ pub(super) fn drop_to(process: &Process) -> Result<(), SetupError> {
     let held = capabilities(None).map_err(SetupError::at("read the capabilities"))?.permitted;
     let sets = &process.capabilities;
     let bounding = set_of(&sets.bounding);
-    for number in 0..NAMES.len() {
+    for (number, name) in NAMES.iter().enumerate() {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if !bounding.contains(one) && held.contains(one) {
-            remove_capability_from_bounding_set(one)
-                .map_err(SetupError::at(format!("drop {}", NAMES[number])))?;
+            remove_capability_from_bounding_set(one).map_err(SetupError::at(format!("drop {name}")))?;
         }
     }
     become_user(process)?;
@@ -164,11 +163,10 @@ pub(super) fn drop_to(process: &Process) -> Result<(), SetupError> {
         inheritable: set_of(&sets.inheritable) & permitted,
     };
     set_capabilities(None, wanted).map_err(SetupError::at("set the capabilities"))?;
-    for number in 0..NAMES.len() {
+    for (number, name) in NAMES.iter().enumerate() {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if set_of(&sets.ambient).contains(one) && wanted.inheritable.contains(one) {
-            configure_capability_in_ambient_set(one, true)
-                .map_err(SetupError::at(format!("keep {}", NAMES[number])))?;
+            configure_capability_in_ambient_set(one, true).map_err(SetupError::at(format!("keep {name}")))?;
         }
     }
     if process.no_new_privileges {
