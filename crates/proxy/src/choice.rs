@@ -84,7 +84,14 @@ mod tests {
 
     #[test]
     fn ready_endpoints_come_first_then_those_that_still_serve() {
-        let rows: [(&str, &[(u8, &str, &str)], &[u8], &[u8], &[u8]); 6] = [
+        type Row = (
+            &'static str,
+            &'static [(u8, &'static str, &'static str)],
+            &'static [u8],
+            &'static [u8],
+            &'static [u8],
+        );
+        let rows: [Row; 6] = [
             ("all ready", &[(1, "ready", "n1"), (2, "ready", "n2")], &[1, 2], &[1], &[1]),
             ("one leaving", &[(1, "leaving", "n1"), (2, "ready", "n2")], &[2], &[1], &[1]),
             ("all leaving", &[(1, "leaving", "n1"), (2, "leaving", "n2")], &[1, 2], &[1], &[1]),
