@@ -87,9 +87,8 @@ impl Writer {
         }
         let history = tables::history(&self.db, after)?;
         let (sender, receiver) = mpsc::unbounded_channel();
-        if !history.is_empty() {
-            drop(sender.send(history.into()));
-        }
+        // Also an empty past: whoever follows waits for it.
+        drop(sender.send(history.into()));
         self.feeds.push(sender);
         Ok(receiver)
     }
