@@ -1,22 +1,26 @@
-//! The developer's commands: `cargo xtask <command>`.
+//! The developer's commands: `cargo xtask COMMAND`.
 
 mod arch;
+mod bench;
 mod descriptors;
 mod packages;
 mod skips;
 mod test;
 
 const COMMANDS: &str = "\
-cargo xtask test [TEST]   all tests, as in CI; installs what they need on Debian
-cargo xtask arch          the rules of ARCHITECTURE.md that a machine can check
-cargo xtask descriptors F the table of types, from the release's published definitions";
+cargo xtask test [TEST]        all tests, as in CI; installs what they need on Debian
+cargo xtask bench pod          how long a user waits for a node, a Pod, and its end
+cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
+cargo xtask descriptors FILE   the tables of crates/objects from the published definitions";
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.split_first().map(|(command, rest)| (command.as_str(), rest)) {
-        Some(("test", rest)) => test::run(rest),
-        Some(("descriptors", [definitions])) => descriptors::run(definitions),
-        Some(("arch", _)) => arch::check(&test::workspace_root()?),
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test", rest @ ..] => test::run(rest),
+        ["bench", name] => bench::run(name),
+        ["arch"] => arch::check(&test::workspace_root()?),
+        ["descriptors", definitions] => descriptors::run(definitions),
         _ => {
             println!("{COMMANDS}");
             Ok(())

@@ -12,7 +12,7 @@ use crate::{arch, packages, skips};
 ///
 /// # Errors
 /// If a test fails, if more is skipped than declared, or if something is left on the machine.
-pub fn run(filter: &[String]) -> anyhow::Result<()> {
+pub fn run(filter: &[&str]) -> anyhow::Result<()> {
     let root = workspace_root()?;
     let begin = Instant::now();
     packages::install()?;
@@ -25,7 +25,7 @@ pub fn run(filter: &[String]) -> anyhow::Result<()> {
     let skipped = skips::Collector::start()?;
     let program = root.join("target/debug/trine");
     let mut words = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--", "--test-threads=2"];
-    words.extend(filter.iter().map(String::as_str));
+    words.extend(filter);
     let result = step("tests", || {
         let mut command = Command::new(env!("CARGO"));
         command.args(&words).current_dir(&root).env("TRINE_PROGRAM", &program);

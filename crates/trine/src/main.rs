@@ -1,2 +1,107 @@
-//! Trine.
-fn main() {}
+//! Trine: Kubernetes in one binary, around the three contracts that make a Pod real.
+//!
+//! Read on in [`up`] for how the planes are wired, and in ARCHITECTURE.md for the way of a Pod through them.
+
+mod builtin;
+mod cli;
+mod daemon;
+mod demo;
+mod down;
+mod elf;
+mod identity;
+mod layout;
+mod leftovers;
+mod planes;
+mod program;
+mod steps;
+mod up;
+mod web;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::prelude::*;
+
+use cli::{Cli, Command};
+use layout::Layout;
+
+fn main() -> ExitCode {
+    // Both run before any thread exists: a plugin is one short program, a keeper forks containers.
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    if let Some(plugin) = Path::new(&program).file_name().and_then(|name| name.to_str())
+        && trine_cni::built_in().contains(&plugin)
+    {
+        return trine_cni::plugin_main(plugin);
+    }
+    if words.next().is_some_and(|word| word == "keeper") {
+        return trine_cri::keeper::main(words);
+    }
+    let cli = Cli::parse();
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        eprintln!("trine: another crypto provider is installed");
+    }
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("trine: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match &command {
+        Command::Up(args) if args.detach => return up::detach(args),
+        Command::Up(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        Command::Demo(_) => {}
+        _ => log(None)?,
+    }
+    let mut builder = match &command {
+        Command::Up(_) | Command::Demo(_) | Command::Web(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = builder.enable_all().build()?;
+    let code = runtime.block_on(dispatch(command));
+    // A blocked read of standard input must not hold the process.
+    runtime.shutdown_background();
+    code
+}
+
+async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Demo(args) => return demo::run(&args).await,
+        Command::Up(args) => up::run(&args).await?,
+        Command::Down(args) => return down::run(&args).await,
+        Command::Status(args) => return cli::status::run(&args).await,
+        Command::Get(args) => cli::get::run(args).await?,
+        Command::Describe(args) => cli::describe::run(args).await?,
+        Command::Apply(args) => cli::apply::run(args).await?,
+        Command::Delete(args) => cli::delete::run(args).await?,
+        Command::Logs(args) => cli::logs::run(args).await?,
+        Command::Exec(args) => return cli::exec::run(args).await,
+        Command::Kubeconfig(args) => {
+            let path = Layout::new(&args.data_dir)?.kubeconfig();
+            print!(
+                "{}",
+                std::fs::read_to_string(&path).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))?
+            );
+        }
+        Command::Image(command) => cli::image::run(command).await?,
+        Command::Trace(args) => cli::trace::run(&args)?,
+        Command::Why(args) => return cli::why::run(&args).await,
+        Command::Web(args) => web::serve(args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs to standard error (`RUST_LOG` chooses what); with a data dir the steps of all planes are recorded too.
+fn log(layout: Option<&Layout>) -> anyhow::Result<()> {
+    let default = if layout.is_some() { "info,trine::step=off" } else { "warn" };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| default.into());
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(filter);
+    let steps = layout.map(|l| steps::collect(&l.steps(), None)).transpose()?;
+    tracing_subscriber::registry().with(lines).with(steps).try_init()?;
+    Ok(())
+}

@@ -44,13 +44,12 @@ impl Cache {
                 inner.prefix(prefix_of(&entry.key)).load(object);
             }
         }
-        if snapshot.revision > snapshot.compacted {
-            // The feed starts with the kept past, in one batch; what is newer than the snapshot follows in it.
-            if let Some(batch) = feed.recv().await {
-                let split = batch.partition_point(|c| c.revision <= snapshot.revision);
-                inner.recall(&batch[..split]);
-                inner.apply(&batch[split..]);
-            }
+        // The kept past, if there is any, is in the feed before the feed is handed out: one batch, perhaps with what
+        // is newer than the snapshot at its end. A store without a past says nothing until the first write.
+        if let Ok(batch) = feed.try_recv() {
+            let split = batch.partition_point(|c| c.revision <= snapshot.revision);
+            inner.recall(&batch[..split]);
+            inner.apply(&batch[split..]);
         }
         let shown = inner.shown.load(Ordering::Acquire).max(snapshot.revision);
         inner.show(shown);

@@ -87,8 +87,9 @@ impl Writer {
         }
         let history = tables::history(&self.db, after)?;
         let (sender, receiver) = mpsc::unbounded_channel();
-        // Also an empty past: whoever follows waits for it.
-        drop(sender.send(history.into()));
+        if !history.is_empty() {
+            drop(sender.send(history.into()));
+        }
         self.feeds.push(sender);
         Ok(receiver)
     }

@@ -1,0 +1,299 @@
+//! The words of the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::layout::DEFAULT_DATA_DIR;
+use crate::web::WebArgs;
+
+/// Kubernetes in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "trine", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What Trine can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// A one-node cluster in a temporary place, a web app with a volume and a Service, its trace
+    Demo(DemoArgs),
+    /// All in one: API server, scheduler, controllers, kubelet, runtime, network, storage
+    Up(UpArgs),
+    /// Stop, Pods included; works without a running daemon, and twice
+    Down(DownArgs),
+    /// Health of every plane, one line each
+    Status(DataDir),
+    /// Show objects
+    Get(GetArgs),
+    /// Show one object with what belongs to it
+    Describe(DescribeArgs),
+    /// Make the cluster be as files say
+    Apply(ApplyArgs),
+    /// Delete objects
+    Delete(DeleteArgs),
+    /// Print a container's log
+    Logs(LogsArgs),
+    /// Run a command in a container
+    Exec(ExecArgs),
+    /// Print the kubeconfig
+    Kubeconfig(DataDir),
+    /// Images of the node
+    #[command(subcommand)]
+    Image(ImageCommand),
+    /// The timeline of a Pod over the planes
+    Trace(TraceArgs),
+    /// Which plane holds a Pod up, with the proof and the next command
+    Why(WhyArgs),
+    /// The demo's web server
+    #[command(hide = true)]
+    Web(WebArgs),
+}
+
+/// Where the cluster's files are.
+#[derive(Debug, Clone, Args)]
+pub struct DataDir {
+    /// The data dir
+    #[arg(long, default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+}
+
+/// Which cluster, which namespace.
+#[derive(Debug, Clone, Args)]
+pub struct Target {
+    /// Namespace
+    #[arg(short, long, default_value = "default")]
+    pub namespace: String,
+    /// Another cluster's kubeconfig
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where the cluster's files are
+    #[command(flatten)]
+    pub data_dir: DataDir,
+}
+
+/// Words of `demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Keep the cluster's files and say where they are
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Words of `up`.
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// Where the cluster's files are
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    /// Return when the node is Ready; the daemon goes on
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Words of `down`.
+#[derive(Debug, Clone, Args)]
+pub struct DownArgs {
+    /// Where the cluster's files are
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    /// Remove every trace, the data included
+    #[arg(long)]
+    pub purge: bool,
+}
+
+/// Words of `get`.
+#[derive(Debug, Clone, Args)]
+pub struct GetArgs {
+    /// Kind, kind/name, or kind and names
+    #[arg(required = true)]
+    pub what: Vec<String>,
+    /// In all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// wide, yaml, json or name
+    #[arg(short, long)]
+    pub output: Option<String>,
+    /// Label selector
+    #[arg(short = 'l', long)]
+    pub selector: Option<String>,
+    /// Field selector
+    #[arg(long)]
+    pub field_selector: Option<String>,
+    /// Go on with changes
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Words of `describe`.
+#[derive(Debug, Clone, Args)]
+pub struct DescribeArgs {
+    /// kind/name, or kind and name
+    #[arg(required = true)]
+    pub what: Vec<String>,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Words of `apply`.
+#[derive(Debug, Clone, Args)]
+pub struct ApplyArgs {
+    /// A file, a folder, or - for standard input
+    #[arg(short, long, required = true)]
+    pub filename: Vec<String>,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Words of `delete`.
+#[derive(Debug, Clone, Args)]
+pub struct DeleteArgs {
+    /// kind/name, or kind and names
+    pub what: Vec<String>,
+    /// Delete what files name
+    #[arg(short, long)]
+    pub filename: Vec<String>,
+    /// Label selector
+    #[arg(short = 'l', long)]
+    pub selector: Option<String>,
+    /// Seconds that Pods are given to end
+    #[arg(long)]
+    pub grace_period: Option<u32>,
+    /// Return at once, not when the objects are gone
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Words of `logs`.
+#[derive(Debug, Clone, Args)]
+pub struct LogsArgs {
+    /// The Pod
+    pub pod: String,
+    /// The container, if there are several
+    #[arg(short, long)]
+    pub container: Option<String>,
+    /// Go on with new lines
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The container before the last restart
+    #[arg(short, long)]
+    pub previous: bool,
+    /// Only the last lines
+    #[arg(long)]
+    pub tail: Option<i64>,
+    /// With times
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Words of `exec`.
+#[derive(Debug, Clone, Args)]
+pub struct ExecArgs {
+    /// The Pod
+    pub pod: String,
+    /// The container, if there are several
+    #[arg(short, long)]
+    pub container: Option<String>,
+    /// Pass standard input on
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Give the command a terminal
+    #[arg(short, long)]
+    pub tty: bool,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+    /// The command, after --
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+/// Words of `image`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ImageCommand {
+    /// Fetch from a registry
+    Pull {
+        /// name:tag or name@digest
+        reference: String,
+        /// Where the cluster's files are
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+    /// Take over a docker archive or an OCI layout
+    Import {
+        /// The archive or folder
+        file: PathBuf,
+        /// Where the cluster's files are
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+    /// List
+    Ls {
+        /// Where the cluster's files are
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+    /// Remove
+    Rm {
+        /// Name or id
+        image: String,
+        /// Where the cluster's files are
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+    /// Make an image of one layer out of programs of this machine, with the shared libraries that they need
+    Build {
+        /// The image's name
+        #[arg(short, long)]
+        tag: String,
+        /// source, or source:target
+        #[arg(required = true)]
+        files: Vec<String>,
+        /// The command of its containers; the first file when left out
+        #[arg(long)]
+        entrypoint: Vec<String>,
+        /// Where the cluster's files are
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+}
+
+/// Words of `trace`.
+#[derive(Debug, Clone, Args)]
+pub struct TraceArgs {
+    /// pod/NAME
+    pub what: String,
+    /// text or json
+    #[arg(short, long, default_value = "text")]
+    pub output: String,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Words of `why`.
+#[derive(Debug, Clone, Args)]
+pub struct WhyArgs {
+    /// pod/NAME
+    pub what: String,
+    /// text or json
+    #[arg(short, long, default_value = "text")]
+    pub output: String,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}

@@ -1,0 +1,22 @@
+//! The command line. Its words are a contract: scripts rely on them.
+//!
+//! - [`args`] the words
+//! - [`resources`] which kind a word means, and its REST path
+//! - [`connect`] the client of a command: `--kubeconfig`, or the data dir's
+//! - one file for each verb
+
+pub mod apply;
+pub mod args;
+pub mod connect;
+pub mod delete;
+pub mod describe;
+pub mod exec;
+pub mod get;
+pub mod image;
+pub mod logs;
+pub mod resources;
+pub mod status;
+pub mod trace;
+pub mod why;
+
+pub use args::{Cli, Command};

@@ -1,0 +1,166 @@
+//! What is chosen once for a data dir and kept: the instance id, the ranges, the node's name. Several Trines may share
+//! a machine, so ranges are probed against what the machine already routes.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::layout::Layout;
+
+/// Chosen at the first start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Identity {
+    /// Six hex digits, in every global name.
+    pub instance: String,
+    /// The cluster's Pod range.
+    pub pod_cidr: String,
+    /// The cluster's Service range.
+    pub service_cidr: String,
+    /// The node's name.
+    pub node: String,
+    /// The API server's port, kept so that kubeconfigs stay valid.
+    pub api_port: u16,
+}
+
+/// The first port that is tried for the API server.
+pub const API_PORT: u16 = 6443;
+/// How many ports are tried.
+const PORTS: u16 = 200;
+
+impl Identity {
+    /// Reads the identity of a data dir, or chooses one and writes it.
+    ///
+    /// # Errors
+    /// If the file is unreadable or no free range is left.
+    pub fn load_or_choose(layout: &Layout) -> anyhow::Result<Self> {
+        if let Some(identity) = Self::load(layout)? {
+            return Ok(identity);
+        }
+        let mut bytes = [0u8; 3];
+        getrandom::fill(&mut bytes).map_err(|e| anyhow::anyhow!("no random numbers: {e}"))?;
+        let taken = routed(&std::fs::read_to_string("/proc/net/route").unwrap_or_default());
+        let pod = choose(&[244, 200, 201, 202, 203, 204, 205, 206, 207, 208], &taken);
+        let service = choose(&[96, 97, 98, 99, 100, 101, 102, 103, 104, 105], &taken);
+        let identity = Self {
+            instance: hex::encode(bytes),
+            pod_cidr: pod.context("every range that Trine tries for Pods is routed on this machine")?,
+            service_cidr: service
+                .context("every range that Trine tries for Services is routed on this machine")?,
+            node: node_name(),
+            api_port: free_port(API_PORT)?,
+        };
+        identity.save(layout)?;
+        Ok(identity)
+    }
+
+    /// The identity of a data dir, if it has one.
+    ///
+    /// # Errors
+    /// If the file is there and broken.
+    pub fn load(layout: &Layout) -> anyhow::Result<Option<Self>> {
+        match std::fs::read(layout.identity()) {
+            Ok(bytes) => {
+                let path = layout.identity();
+                Ok(Some(
+                    serde_json::from_slice(&bytes)
+                        .with_context(|| format!("{} is broken", path.display()))?,
+                ))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", layout.identity().display())),
+        }
+    }
+
+    /// Writes it, atomically.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn save(&self, layout: &Layout) -> anyhow::Result<()> {
+        std::fs::create_dir_all(layout.root())
+            .with_context(|| format!("cannot make the data dir {}", layout.root().display()))?;
+        let fresh = layout.identity().with_extension("new");
+        std::fs::write(&fresh, serde_json::to_vec_pretty(self)?)?;
+        std::fs::rename(&fresh, layout.identity())?;
+        Ok(())
+    }
+}
+
+/// The first port from `first` upward that nobody listens on.
+///
+/// # Errors
+/// If none of the next [`PORTS`] is free.
+pub fn free_port(first: u16) -> anyhow::Result<u16> {
+    (first..first.saturating_add(PORTS))
+        .find(|port| std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok())
+        .with_context(|| format!("no free port from {first} to {}", first + PORTS))
+}
+
+/// The address by which this machine is reached, and so its Pods' way to the API server. No packet is sent.
+///
+/// # Errors
+/// If the machine has no address but loopback.
+pub fn node_ip() -> anyhow::Result<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    // Any address outside the machine: connecting a UDP socket only looks a route up.
+    let routed = socket.connect("198.51.100.1:9").and_then(|()| socket.local_addr());
+    if let Ok(address) = routed
+        && !address.ip().is_loopback()
+    {
+        return Ok(address.ip());
+    }
+    let mut route = trine_kernel::netlink::Route::open()?;
+    let interfaces = route.addresses(None).context("cannot list this machine's addresses")?;
+    let usable = |ip: &IpAddr| matches!(ip, IpAddr::V4(a) if !a.is_loopback() && !a.is_link_local());
+    interfaces
+        .into_iter()
+        .map(|a| a.addr.addr)
+        .find(usable)
+        .context("this machine has no address but loopback: Pods could not reach the API server")
+}
+
+fn node_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let clean: String = name
+        .trim()
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '.' { c } else { '-' })
+        .collect();
+    let clean = clean.trim_matches(['-', '.']);
+    if clean.is_empty() { "trine".to_owned() } else { clean.to_owned() }
+}
+
+/// The /16 of each route in the text of `/proc/net/route` that has one, as its first two bytes. The default route
+/// does not count.
+fn routed(table: &str) -> Vec<(u8, u8)> {
+    let rows = table.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split_whitespace();
+        let destination = u32::from_str_radix(fields.nth(1)?, 16).ok()?;
+        let mask = u32::from_str_radix(fields.nth(5)?, 16).ok()?;
+        let [a, b, ..] = destination.to_le_bytes();
+        (mask != 0).then_some((a, b))
+    });
+    rows.collect()
+}
+
+fn choose(seconds: &[u8], taken: &[(u8, u8)]) -> Option<String> {
+    let free = seconds.iter().find(|second| !taken.contains(&(10, **second)));
+    free.map(|second| format!("10.{second}.0.0/16"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_that_the_machine_routes_is_not_chosen() {
+        let table = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n\
+                     eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
+                     tr0\t0000F40A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n";
+        let taken = routed(table);
+        assert_eq!(taken, [(10, 244)]);
+        assert_eq!(choose(&[244, 200], &taken).as_deref(), Some("10.200.0.0/16"));
+        assert_eq!(choose(&[244], &taken), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! `cargo xtask bench NAME`: the benchmarks, with the release build of the program.
+
+use std::process::Command;
+
+use crate::test::{run_command, workspace_root};
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// If there is none of that name, or it fails.
+pub fn run(name: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(name == "pod", "benchmarks: pod");
+    let root = workspace_root()?;
+    let cargo = |words: &[&str]| run_command(Command::new(env!("CARGO")).args(words).current_dir(&root));
+    cargo(&["build", "--release", "--package", "trine", "--quiet"])?;
+    cargo(&["build", "--package", "trine-tests", "--bin", "bench-pod", "--quiet"])?;
+    let mut command = Command::new(root.join("target/debug/bench-pod"));
+    run_command(command.env("TRINE_PROGRAM", root.join("target/release/trine")))
+}
