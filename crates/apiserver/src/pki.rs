@@ -100,6 +100,7 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
         valid(&mut params);
         let key = KeyPair::generate().map_err(made)?;
         let cert = params.signed_by(&key, &self.issuer).map_err(made)?;

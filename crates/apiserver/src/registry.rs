@@ -106,13 +106,19 @@ impl Registry {
 
     async fn write(&self, resource: &Resource, name: &str, write: Write) -> Result<u64, ApiError> {
         let created = write.expect == Expect::Absent;
-        let revision = self.store.write(write).await.map_err(|error| match error {
-            StoreError::Conflict { .. } if created => {
-                ApiError::AlreadyExists { resource: resource.qualified(), name: name.to_owned() }
+        let revision = match self.store.write(write).await {
+            Ok(revision) => revision,
+            Err(StoreError::Conflict { newest, .. }) => {
+                // Who tries again has to find what was in its way.
+                self.cache.shown(newest, SHOW_DEADLINE).await;
+                return Err(if created {
+                    ApiError::AlreadyExists { resource: resource.qualified(), name: name.to_owned() }
+                } else {
+                    ApiError::modified(resource, name)
+                });
             }
-            StoreError::Conflict { .. } => ApiError::modified(resource, name),
-            other => other.into(),
-        })?;
+            Err(other) => return Err(other.into()),
+        };
         // Whoever is answered may read at once, and has to find what it wrote.
         self.cache.shown(revision, SHOW_DEADLINE).await;
         Ok(revision)
@@ -140,6 +146,15 @@ impl Objects for Registry {
 pub fn prefix(resource: &Resource) -> String {
     let group = if resource.storage_group().is_empty() { "core" } else { resource.storage_group() };
     format!("/{group}/{}/", resource.plural)
+}
+
+/// The resource as which a resource's objects are stored: Events of `events.k8s.io` are those of the core group.
+#[must_use]
+pub fn stored(resource: &'static Resource) -> &'static Resource {
+    if resource.group == resource.storage_group() {
+        return resource;
+    }
+    resources::find(resource.storage_group(), resource.version, resource.plural).unwrap_or(resource)
 }
 
 /// Where the objects of a namespace are; all of them if it is empty.
@@ -172,7 +187,8 @@ pub fn now_unix() -> i64 {
 }
 
 /// Makes what the cache keeps out of what the store keeps: the revision is put in, and what selectors look at is read out.
-fn decode(key: &str, revision: u64, value: &Bytes) -> Option<Decoded> {
+#[must_use]
+pub fn decode(key: &str, revision: u64, value: &Bytes) -> Option<Decoded> {
     let mut object: Value = serde_json::from_slice(value).ok()?;
     object["metadata"]["resourceVersion"] = revision.to_string().into();
     let mut parts = key.split('/').skip(1);

@@ -23,6 +23,14 @@ pub struct Target {
     pub subresource: Option<String>,
 }
 
+impl Target {
+    /// The same, as it is stored.
+    #[must_use]
+    pub fn stored(&self) -> Self {
+        Self { resource: crate::registry::stored(self.resource), ..self.clone() }
+    }
+}
+
 /// Reads `/api/v1/...` or `/apis/group/version/...`; `None` for other paths and unknown resources.
 #[must_use]
 pub fn target(path: &str) -> Option<Target> {

@@ -41,7 +41,7 @@ pub enum ApiError {
         why: String,
     },
     /// The object is wrong.
-    #[error("{kind} {name:?} is invalid: {causes}")]
+    #[error("{} {name:?} is invalid: {causes}", qualified(kind, group))]
     Invalid {
         /// `Pod`.
         kind: String,
@@ -67,6 +67,22 @@ pub enum ApiError {
     /// The verb is not served here.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
+    /// The body is larger than this many bytes.
+    #[error("Request entity too large: limit is {0}")]
+    TooLarge(usize),
+    /// The namespace is being deleted.
+    #[error(
+        "{resource} {name:?} is forbidden: unable to create new content in namespace {namespace} because it is being \
+         terminated"
+    )]
+    Terminating {
+        /// `pods`.
+        resource: String,
+        /// The object's name.
+        name: String,
+        /// The namespace.
+        namespace: String,
+    },
     /// The body's content type is not read here.
     #[error("{0}")]
     UnsupportedMediaType(String),
@@ -114,7 +130,8 @@ impl ApiError {
             Self::Invalid { .. } | Self::Unprocessable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized"),
-            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::Forbidden(_) | Self::Terminating { .. } => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
             Self::Expired(_) => (StatusCode::GONE, "Expired"),
@@ -145,6 +162,12 @@ impl ApiError {
                     .collect();
                 status["details"] = json!({"name": name, "group": group, "kind": kind, "causes": causes});
             }
+            Self::Terminating { resource, name, namespace } => {
+                let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
+                let message = format!("namespace {namespace} is being terminated");
+                status["details"] = json!({"name": name, "group": group, "kind": kind, "causes": [
+                    {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]});
+            }
             Self::TooLargeRevision { .. } => {
                 status["details"] = json!({"retryAfterSeconds": 1, "causes": [
                     {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]});
@@ -153,6 +176,11 @@ impl ApiError {
         }
         status
     }
+}
+
+/// `Pod`, `StorageClass.storage.k8s.io`.
+fn qualified(kind: &str, group: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
 impl IntoResponse for ApiError {

@@ -1,6 +1,8 @@
 //! The published description, read by the client that everybody uses: `kubectl explain` and `kubectl apply` against a server
 //! that has just discovery, the description and one Pod.
 
+#![allow(clippy::unwrap_used)]
+
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};

@@ -17,6 +17,8 @@ pub enum StoreError {
         expected: u64,
         /// The revision at which the key is; 0 for absent.
         actual: u64,
+        /// The newest revision of all keys by then: who has seen it knows why.
+        newest: u64,
     },
     /// The changes after that revision are no longer all kept.
     #[error("revision {asked} has been compacted, the oldest kept is {oldest}")]

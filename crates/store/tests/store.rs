@@ -128,7 +128,7 @@ async fn a_second_opener_of_the_file_is_refused() {
 #[tokio::test]
 async fn the_log_is_bounded_by_count() {
     let dir = tempfile::tempdir().unwrap();
-    let limits = Limits { changes: 300, age: Duration::from_secs(300) };
+    let limits = Limits { changes: 300, ..Limits::default() };
     let store = RedbStore::open(&dir.path().join("store.redb"), limits).unwrap();
     for round in 0..4 {
         let writes = (0..256).map(|i| store.write(put(&format!("/g/r/{round}-{i}"), Expect::Absent, "x")));
@@ -142,17 +142,17 @@ async fn the_log_is_bounded_by_count() {
 #[tokio::test]
 async fn keys_with_a_time_to_live_are_deleted_by_themselves() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir);
-    let mut feed = store.feed(0).await.unwrap();
+    let limits = Limits { expiry_step: Duration::from_secs(1), ..Limits::default() };
+    let store = RedbStore::open(&dir.path().join("store.redb"), limits).unwrap();
+    let mut feed = store.feed(1).await.unwrap();
     let write = Write {
         key: "/g/events/a".into(),
         expect: Expect::Absent,
-        op: Op::Put { value: Bytes::from_static(b"{}"), ttl: Some(0) },
+        op: Op::Put { value: Bytes::from_static(b"{}"), ttl: Some(1) },
     };
     store.write(write).await.unwrap();
     assert!(!feed.recv().await.unwrap()[0].deleted);
-    // Expiry is rounded up to the half minute.
-    let batch = tokio::time::timeout(Duration::from_secs(35), feed.recv()).await.unwrap().unwrap();
+    let batch = tokio::time::timeout(Duration::from_secs(10), feed.recv()).await.unwrap().unwrap();
     assert!(batch[0].deleted);
     assert!(store.snapshot("/").await.unwrap().entries.is_empty());
 }

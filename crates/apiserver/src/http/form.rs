@@ -57,8 +57,7 @@ impl Form {
                 out.extend_from_slice(object.json());
             }
             Self::Plain(resource) => {
-                let mut value = parse(object);
-                value["apiVersion"] = resource.api_version().into();
+                let value = served(resource, parse(object));
                 out.extend_from_slice(value.to_string().as_bytes());
             }
             Self::Metadata => out.extend_from_slice(metadata(&parse(object)).to_string().as_bytes()),
@@ -77,14 +76,7 @@ impl Form {
     #[must_use]
     pub fn value(&self, value: Value) -> Value {
         match self {
-            Self::Plain(resource) if resource.group == resource.storage_group() => value,
-            Self::Plain(resource) => {
-                let mut value = value;
-                if value["kind"] == resource.kind {
-                    value["apiVersion"] = resource.api_version().into();
-                }
-                value
-            }
+            Self::Plain(resource) => served(resource, value),
             Self::Metadata => metadata(&value),
             Self::Table { resource, include, .. } => {
                 let revision = value["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
@@ -128,6 +120,14 @@ impl Form {
     }
 }
 
+/// A stored object in the form of the group under which it was asked for.
+fn served(resource: &Resource, mut object: Value) -> Value {
+    if resource.group != resource.storage_group() && object["kind"] == resource.kind {
+        trine_objects::events::from_core(&mut object);
+    }
+    object
+}
+
 fn parse(object: &Object) -> Value {
     serde_json::from_slice(object.json()).unwrap_or(Value::Null)
 }
@@ -152,7 +152,7 @@ fn table(resource: &Resource, objects: &[Value], include: &str, revision: &str) 
         .map(|object| {
             let carried = match include {
                 "None" => Value::Null,
-                "Object" => object.clone(),
+                "Object" => served(resource, object.clone()),
                 _ => metadata(object),
             };
             json!({"cells": hooks.row(object, now), "object": carried})

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use trine_objects::resources;
 
 use super::form::Form;
 use super::{discovery, stream};
 use crate::openapi::OpenApi;
-use crate::registry::Registry;
+use crate::registry::{Registry, stored};
 use crate::request::{FieldValidation, Query, Target, check, document, target};
 use crate::status::{ApiError, json_response};
 use crate::user::User;
@@ -59,7 +60,7 @@ impl Server {
 
     fn others(&self, path: &str, request: &Request<Body>) -> Result<Response, ApiError> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            return Err(ApiError::MethodNotAllowed);
+            return Err(ApiError::NoResource);
         }
         let accept = header_text(request.headers(), &header::ACCEPT);
         let ok = |value: &Value| Ok(json_response(StatusCode::OK, value));
@@ -134,6 +135,7 @@ impl Server {
     ) -> Result<Response, ApiError> {
         let form = form(&target, &query, &request);
         let method = request.method().clone();
+        served(&target, &method, &query)?;
         match method {
             Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
             Method::GET | Method::HEAD => {
@@ -144,13 +146,16 @@ impl Server {
                 if target.resource.namespaced && target.namespace.is_empty() {
                     return Err(ApiError::MethodNotAllowed);
                 }
+                if target.resource.plural == "bindings" {
+                    return self.bind(&target, request).await;
+                }
                 let validation = FieldValidation::parse(&query)?;
                 let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
-                to_stored(&target, &mut object);
                 let warnings = check(target.resource, &mut object, duplicates, validation)?;
-                let (resource, namespace) = (target.resource, target.namespace.as_str());
+                to_stored(&target, &mut object);
+                let (resource, namespace) = (stored(target.resource), target.namespace.as_str());
                 let mut done =
                     create::create(&self.registry, resource, namespace, object, query.dry_run()?).await?;
                 done.warnings.splice(0..0, warnings);
@@ -179,6 +184,16 @@ impl Server {
         }
     }
 
+    /// `POST bindings`: the older way to say `POST pods/NAME/binding`.
+    async fn bind(&self, target: &Target, request: Request<Body>) -> Result<Response, ApiError> {
+        let binding = body_value(request).await?;
+        let pods = resources::find("", "v1", "pods").ok_or(ApiError::NoResource)?;
+        let name = binding["metadata"]["name"].as_str().map(str::to_owned);
+        let pod = Target { resource: pods, name, ..target.clone() };
+        let answer = part::bind(&self.registry, &pod, &binding).await?;
+        Ok(json_response(StatusCode::CREATED, &answer))
+    }
+
     async fn watch(&self, target: &Target, query: &Query, form: Form) -> Result<Response, ApiError> {
         let body = watch::watch(&self.registry, target, query, form, self.stop.clone()).await?;
         let mut response = Response::new(body);
@@ -196,6 +211,7 @@ impl Server {
         let form = form(&target, &query, &request);
         let name = target.name.clone().unwrap_or_default();
         let method = request.method().clone();
+        served(&target, &method, &query)?;
         match method {
             Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
             Method::GET | Method::HEAD => {
@@ -210,16 +226,17 @@ impl Server {
                 let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
-                to_stored(&target, &mut object);
                 let warnings = check(target.resource, &mut object, duplicates, validation)?;
-                let mut done = update::replace(&self.registry, &target, object, query.dry_run()?).await?;
+                to_stored(&target, &mut object);
+                let mut done =
+                    update::replace(&self.registry, &target.stored(), object, query.dry_run()?).await?;
                 done.warnings.splice(0..0, warnings);
                 Ok(written(StatusCode::OK, &form, done))
             }
             Method::PATCH => {
                 let kind = PatchKind::parse(header_text(request.headers(), &header::CONTENT_TYPE))?;
                 let body = read(request).await?;
-                let (change, _) = document("application/json", &body)?;
+                let change = document("application/json", &body)?;
                 let validation = FieldValidation::parse(&query)?;
                 let done =
                     update::patch(&self.registry, &target, kind, &change, validation, query.dry_run()?)
@@ -259,6 +276,23 @@ impl Server {
     }
 }
 
+/// Refuses a verb that the resource does not have.
+fn served(target: &Target, method: &Method, query: &Query) -> Result<(), ApiError> {
+    let one = target.name.is_some();
+    let verb = match *method {
+        Method::GET | Method::HEAD if query.flag("watch") => "watch",
+        Method::GET | Method::HEAD if one => "get",
+        Method::GET | Method::HEAD => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if one => "delete",
+        Method::DELETE => "deletecollection",
+        _ => return Err(ApiError::MethodNotAllowed),
+    };
+    if target.resource.serves(verb) { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
+}
+
 fn form(target: &Target, query: &Query, request: &Request<Body>) -> Form {
     let accept = header_text(request.headers(), &header::ACCEPT);
     Form::parse(accept, target.resource, query.get("includeObject"))
@@ -266,9 +300,10 @@ fn form(target: &Target, query: &Query, request: &Request<Body>) -> Form {
 
 /// Objects that are served under two groups are stored as one of them.
 fn to_stored(target: &Target, object: &mut Value) {
-    let resource = target.resource;
-    if resource.group != resource.storage_group() && object["apiVersion"] == "v1" {
-        object["apiVersion"] = resource.api_version().into();
+    let given = object["apiVersion"].as_str().unwrap_or_default();
+    let fits = given.is_empty() || given == target.resource.api_version();
+    if fits && stored(target.resource) != target.resource {
+        trine_objects::events::to_core(object);
     }
 }
 
@@ -278,7 +313,10 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str
 
 async fn read(request: Request<Body>) -> Result<Bytes, ApiError> {
     let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
-    body.map(|b| b.to_bytes()).map_err(|e| ApiError::BadRequest(format!("the body cannot be read: {e}")))
+    body.map(|b| b.to_bytes()).map_err(|e| match e.downcast_ref::<LengthLimitError>() {
+        Some(_) => ApiError::TooLarge(MAX_BODY),
+        None => ApiError::BadRequest(format!("the body cannot be read: {e}")),
+    })
 }
 
 async fn body_value(request: Request<Body>) -> Result<Value, ApiError> {

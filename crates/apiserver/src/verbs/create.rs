@@ -1,6 +1,8 @@
 //! POST: an object that was not there.
 
 use serde_json::{Value, json};
+use tracing::Instrument;
+use tracing::field::Empty;
 use trine_objects::resources::{self, Resource};
 use trine_objects::time;
 use trine_store::Expect;
@@ -17,11 +19,36 @@ const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Longest part of a generated name that is the user's.
 const MAX_GENERATED_PREFIX: usize = 58;
 
-/// Creates an object that was decoded from a request.
+/// Creates an object that was decoded from a request. A Pod's creation is a step of its way.
 ///
 /// # Errors
 /// [`ApiError`].
 pub async fn create(
+    registry: &Registry,
+    resource: &'static Resource,
+    namespace: &str,
+    object: Value,
+    dry_run: bool,
+) -> Result<Written, ApiError> {
+    if resource.plural != "pods" || dry_run {
+        return create_any(registry, resource, namespace, object, dry_run).await;
+    }
+    let name = text(&object["metadata"]["name"]);
+    let span = tracing::info_span!(target: "trine::step", "create", plane = "api", pod = %format!("{namespace}/{name}"),
+        pod_uid = Empty, error = Empty);
+    let made = create_any(registry, resource, namespace, object, false).instrument(span.clone()).await;
+    match &made {
+        Ok(made) => {
+            let meta = &made.object["metadata"];
+            span.record("pod", format!("{namespace}/{}", text(&meta["name"])));
+            span.record("pod_uid", text(&meta["uid"]));
+        }
+        Err(error) => drop(span.record("error", error.to_string())),
+    }
+    made
+}
+
+async fn create_any(
     registry: &Registry,
     resource: &'static Resource,
     namespace: &str,
@@ -145,11 +172,8 @@ fn namespace_accepts(
     let going = serde_json::from_slice::<Value>(found.json())
         .is_ok_and(|n| !n["metadata"]["deletionTimestamp"].is_null());
     if going {
-        let what = resource.qualified();
-        return Err(ApiError::Forbidden(format!(
-            "{what} {name:?} is forbidden: unable to create new content in namespace {namespace} because it is \
-             being terminated"
-        )));
+        let (name, namespace) = (name.to_owned(), namespace.to_owned());
+        return Err(ApiError::Terminating { resource: resource.qualified(), name, namespace });
     }
     Ok(())
 }

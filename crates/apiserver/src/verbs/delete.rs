@@ -96,7 +96,11 @@ fn preconditions(target: &Target, name: &str, object: &Value, options: &Options)
             text(&meta["uid"])
         )
     } else if differs(&options.resource_version, &meta["resourceVersion"]) {
-        "Precondition failed: ResourceVersion in precondition does not match".to_owned()
+        format!(
+            "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object meta: {}",
+            options.resource_version.clone().unwrap_or_default(),
+            text(&meta["resourceVersion"])
+        )
     } else {
         return Ok(());
     };

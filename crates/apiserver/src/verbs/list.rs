@@ -45,7 +45,16 @@ pub async fn list(registry: &Registry, target: &Target, query: &Query) -> Result
     let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
     let from = query.get("continue").map(token).transpose()?;
     let asked = revision(query)?;
-    let exact = query.get("resourceVersionMatch") == Some("Exact");
+    if from.is_some() && asked.is_some_and(|r| r > 0) {
+        let why = "specifying resource version is not allowed when using continue";
+        return Err(ApiError::BadRequest(why.to_owned()));
+    }
+    let exact = match query.get("resourceVersionMatch") {
+        Some("Exact") => true,
+        // Upstream's older rule: a page of a revision is of exactly that one.
+        None => limit.is_some(),
+        Some(_) => false,
+    };
     let listed = match (&from, asked) {
         (Some(from), _) => prefix.list_at(&scope, from.rv),
         (None, Some(revision)) if exact && revision > 0 => {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use trine_objects::resources::Resource;
-use trine_objects::{patch, schema};
+use trine_objects::schema::{self, FieldError};
+use trine_objects::{events, patch};
 use trine_store::Expect;
 
 use super::create::fit_to_path;
@@ -86,20 +87,32 @@ pub async fn patch(
     registry: &Registry,
     target: &Target,
     kind: PatchKind,
-    change: &Value,
+    change: &(Value, Vec<FieldError>),
     validation: FieldValidation,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
+    let (change, duplicates) = change;
+    let stored = target.stored();
+    let foreign = stored.resource != target.resource;
     let name = target.name.as_deref().unwrap_or_default();
     let conditional = kind != PatchKind::Json && !text(&change["metadata"]["resourceVersion"]).is_empty();
     for attempt in 0.. {
         let current = registry.get(target.resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         let mut new = old.clone();
+        if foreign {
+            events::from_core(&mut new);
+        }
         apply(target.resource, kind, change, &mut new)?;
-        let mut warnings = check(target.resource, &mut new, Vec::new(), validation)?;
+        let mut warnings = check(target.resource, &mut new, duplicates.clone(), validation)?;
         fit_to_path(target.resource, &target.namespace, &mut new)?;
-        match write(registry, target, old, current.revision, new, dry_run).await {
+        if foreign {
+            events::to_core(&mut new);
+        }
+        if new["metadata"]["name"] != old["metadata"]["name"] {
+            return Err(ApiError::BadRequest("a patch may not change metadata.name".to_owned()));
+        }
+        match write(registry, &stored, old, current.revision, new, dry_run).await {
             Err(ApiError::Conflict { .. }) if !conditional && attempt < RETRIES => {}
             Ok(mut written) => {
                 warnings.append(&mut written.warnings);

@@ -14,12 +14,14 @@ use trine_store::{Object, WatchError};
 
 use super::list::{revision, wait};
 use crate::http::form::Form;
-use crate::registry::{Registry, scope};
+use crate::registry::{Registry, decode, scope};
 use crate::request::{Query, Selection, Target};
 use crate::status::ApiError;
 
 /// How long a watch lasts when the client does not say. Upstream: 30 to 60 minutes; clients watch again.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+/// The longest that a client may ask for.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How often a bookmark is sent. Upstream: about a minute.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// Events that are put into one piece of the answer at most.
@@ -73,6 +75,28 @@ struct State {
     stop: CancellationToken,
 }
 
+impl State {
+    /// Writes what an event is to this client.
+    fn tell(&mut self, out: &mut Vec<u8>, event: &Event) {
+        self.revision = event.revision;
+        match (seen(event, &self.selection), &event.past) {
+            // What left the selection is shown as it was last in it.
+            (Some(Change::Deleted), Past::Was(last)) if !event.deleted => {
+                let last = at_revision(last, event.revision);
+                line(out, Change::Deleted, &last, &mut self.form, event.revision);
+            }
+            (Some(change), _) => line(out, change, &event.object, &mut self.form, event.revision),
+            (None, _) => {}
+        }
+    }
+}
+
+/// The object with another revision in it.
+fn at_revision(object: &Object, revision: u64) -> Object {
+    let decoded = decode(&object.key, revision, object.json()).unwrap_or_else(|| object.decoded.clone());
+    Object { key: object.key.clone(), revision, decoded }
+}
+
 /// Begins a watch; gives the body of the answer.
 ///
 /// # Errors
@@ -90,7 +114,10 @@ pub async fn watch(
     let wanted = Arc::clone(&selection);
     let filter = Box::new(move |event: &Event| seen(event, &wanted).is_some());
     let asked = revision(query)?;
-    let with_state = query.flag("sendInitialEvents") || matches!(asked, None | Some(0));
+    let with_state = match query.get("sendInitialEvents") {
+        Some(_) => query.flag("sendInitialEvents"),
+        None => matches!(asked, None | Some(0)),
+    };
     if let Some(revision) = asked {
         wait(registry, revision).await?;
     }
@@ -105,14 +132,15 @@ pub async fn watch(
         }
         (watch, listed.revision)
     } else {
-        let revision = asked.unwrap_or_default();
+        let revision = asked.filter(|r| *r > 0).unwrap_or_else(|| registry.cache().revision());
         let watch = prefix
             .watch(&scope, revision, filter)
             .map_err(|WatchError::Expired { .. }| ApiError::Expired("resourceVersion"))?;
         (watch, revision)
     };
     let now = Instant::now();
-    let timeout = query.number("timeoutSeconds")?.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let timeout = query.number("timeoutSeconds")?.filter(|s| *s > 0);
+    let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs).min(LONGEST_TIMEOUT);
     let state = State {
         watch,
         selection,
@@ -142,21 +170,11 @@ async fn piece(state: Option<State>, target: Target) -> Option<(Result<Bytes, In
         biased;
         () = state.stop.cancelled() => return None,
         event = state.watch.next() => {
-            let mut next = Some(event?);
-            for _ in 0..BATCH {
-                let Some(event) = next else { break };
-                state.revision = event.revision;
-                if let Some(change) = seen(&event, &state.selection) {
-                    line(&mut bytes, change, &event.object, &mut state.form, event.revision);
-                }
-                next = state.watch.ready();
-            }
-            // The last one that was taken out beyond the batch must not be lost.
-            if let Some(event) = next {
-                state.revision = event.revision;
-                if let Some(change) = seen(&event, &state.selection) {
-                    line(&mut bytes, change, &event.object, &mut state.form, event.revision);
-                }
+            let event = event?;
+            state.tell(&mut bytes, &event);
+            for _ in 1..BATCH {
+                let Some(event) = state.watch.ready() else { break };
+                state.tell(&mut bytes, &event);
             }
         }
         () = sleep_until(state.next_bookmark), if state.bookmarks => {
@@ -164,10 +182,7 @@ async fn piece(state: Option<State>, target: Target) -> Option<(Result<Bytes, In
             // Nothing wanted happened up to what the cache shows now, if nothing waits.
             let shown = state.registry.cache().revision();
             if let Some(event) = state.watch.ready() {
-                state.revision = event.revision;
-                if let Some(change) = seen(&event, &state.selection) {
-                    line(&mut bytes, change, &event.object, &mut state.form, event.revision);
-                }
+                state.tell(&mut bytes, &event);
             } else {
                 state.revision = state.revision.max(shown);
             }

@@ -21,11 +21,13 @@ pub struct Limits {
     pub changes: usize,
     /// Age. Default 5 minutes, upstream's compaction interval.
     pub age: Duration,
+    /// Keys with a time to live go at multiples of this, so that an idle store seldom wakes. Default 30 s.
+    pub expiry_step: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { changes: 10_000, age: Duration::from_secs(300) }
+        Self { changes: 10_000, age: Duration::from_secs(300), expiry_step: Duration::from_secs(30) }
     }
 }
 

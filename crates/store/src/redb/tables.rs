@@ -17,9 +17,8 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
 const REVISION: &str = "revision";
 const COMPACTED: &str = "compacted";
-
-/// Expiry is rounded up to this many seconds, so that an idle store seldom wakes.
-const EXPIRY_STEP: u64 = 30;
+/// The revision of an empty store. Nothing happened at it, so there is nothing to recall: it counts as compacted.
+const FIRST: u64 = 1;
 
 pub(super) fn engine<E: Into<redb::Error>>(call: &'static str) -> impl FnOnce(E) -> StoreError {
     move |e| StoreError::Engine { call, source: Arc::new(e.into()) }
@@ -59,12 +58,15 @@ pub fn open(db: &redb::Database) -> Result<Marks, StoreError> {
         txn.open_table(CURRENT)?;
         txn.open_table(LOG)?;
         txn.open_table(EXPIRY)?;
-        txn.open_table(META)?.insert(REVISION, 1)?;
+        let mut meta = txn.open_table(META)?;
+        meta.insert(REVISION, FIRST)?;
+        meta.insert(COMPACTED, FIRST)?;
+        drop(meta);
         txn.commit()?;
         Ok(())
     };
     make().map_err(engine("make tables"))?;
-    Ok(Marks { revision: 1, compacted: 0 })
+    Ok(Marks { revision: FIRST, compacted: FIRST })
 }
 
 /// The keys under a prefix.
@@ -122,11 +124,18 @@ pub struct Batch<'t> {
     meta: redb::Table<'t, &'static str, u64>,
     marks: Marks,
     now: u64,
+    /// Seconds; expiry is rounded up to a multiple.
+    expiry_step: u64,
 }
 
 impl<'t> Batch<'t> {
-    /// `now` in seconds since 1970.
-    pub fn open(txn: &'t redb::WriteTransaction, marks: Marks, now: u64) -> Result<Self, StoreError> {
+    /// `now` in seconds since 1970, `expiry_step` in seconds.
+    pub fn open(
+        txn: &'t redb::WriteTransaction,
+        marks: Marks,
+        now: u64,
+        expiry_step: u64,
+    ) -> Result<Self, StoreError> {
         let open = || -> Result<Self, redb::Error> {
             Ok(Self {
                 current: txn.open_table(CURRENT)?,
@@ -135,6 +144,7 @@ impl<'t> Batch<'t> {
                 meta: txn.open_table(META)?,
                 marks,
                 now,
+                expiry_step,
             })
         };
         open().map_err(engine("open tables"))
@@ -156,14 +166,16 @@ impl<'t> Batch<'t> {
         let actual = existing.as_ref().map_or(0, |(revision, _)| *revision);
         let expected = write.expect.revision();
         if actual != expected {
-            return Err(StoreError::Conflict { key: write.key.clone(), expected, actual });
+            let newest = self.marks.revision;
+            return Err(StoreError::Conflict { key: write.key.clone(), expected, actual, newest });
         }
         let (deleted, value, ttl) = match (&write.op, existing) {
             (Op::Put { value, ttl }, _) => (false, value.clone(), *ttl),
             (Op::Delete { last: Some(last) }, Some(_)) => (true, last.clone(), None),
             (Op::Delete { last: None }, Some((_, value))) => (true, value, None),
             (Op::Delete { .. }, None) => {
-                return Err(StoreError::Conflict { key: write.key.clone(), expected: 1, actual: 0 });
+                let newest = self.marks.revision;
+                return Err(StoreError::Conflict { key: write.key.clone(), expected: 1, actual: 0, newest });
             }
         };
         let revision = self.marks.revision + 1;
@@ -184,7 +196,7 @@ impl<'t> Batch<'t> {
         }
         self.log.insert(change.revision, record::encode_change(change).as_slice())?;
         if let Some(ttl) = ttl {
-            let at = (self.now + u64::from(ttl)).next_multiple_of(EXPIRY_STEP);
+            let at = (self.now + u64::from(ttl)).next_multiple_of(self.expiry_step);
             self.expiry.insert((at, change.revision), key)?;
         }
         Ok(())

@@ -103,7 +103,7 @@ impl Writer {
         txn.set_durability(redb::Durability::Immediate).map_err(engine("begin"))?;
         // A killed process leaves a file that opens at once, for a little more work per commit.
         txn.set_quick_repair(true);
-        let mut batch = Batch::open(&txn, self.marks, now())?;
+        let mut batch = Batch::open(&txn, self.marks, now(), self.limits.expiry_step.as_secs().max(1))?;
         let result = work(&mut batch)?;
         let marks = batch.finish()?;
         txn.commit().map_err(engine("commit"))?;

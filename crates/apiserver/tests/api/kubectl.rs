@@ -1,0 +1,94 @@
+//! The client that everybody uses.
+
+use crate::server::*;
+use std::process::{Command, Output};
+use trine_kernel::testing::program;
+
+struct Kubectl {
+    config: std::path::PathBuf,
+    home: std::path::PathBuf,
+}
+
+impl Kubectl {
+    fn of(api: &Api) -> Self {
+        let config = api.dir.path().join("kubeconfig");
+        std::fs::write(&config, api.server.kubeconfig()).unwrap();
+        Self { config, home: api.dir.path().to_owned() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .arg("60")
+            .arg("kubectl")
+            .arg("--kubeconfig")
+            .arg(&self.config)
+            .args(args)
+            .env("HOME", &self.home);
+        command
+    }
+
+    async fn run(&self, args: &[&str]) -> Output {
+        let mut command = self.command(args);
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    }
+
+    async fn ok(&self, args: &[&str]) -> String {
+        let done = self.run(args).await;
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "kubectl {args:?}: {stderr}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_applies_gets_changes_and_deletes() {
+    if !program("kubectl_applies_gets_changes_and_deletes", "kubectl") {
+        return;
+    }
+    let api = Api::start().await;
+    let kubectl = Kubectl::of(&api);
+    let manifest = api.dir.path().join("web.yaml");
+    let yaml = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {app: web}}\nspec:\n  containers:\n  - {name: main, image: \
+                example/web:1}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  selector: {app: web}\n  ports: [{port: 80}]\n";
+    std::fs::write(&manifest, yaml).unwrap();
+    let file = manifest.to_str().unwrap();
+    assert_eq!(kubectl.ok(&["apply", "-f", file]).await, "pod/web created\nservice/web created\n");
+    assert_eq!(kubectl.ok(&["apply", "-f", file]).await, "pod/web unchanged\nservice/web unchanged\n");
+    std::fs::write(&manifest, yaml.replace("web:1", "web:2")).unwrap();
+    assert_eq!(kubectl.ok(&["apply", "-f", file]).await, "pod/web configured\nservice/web unchanged\n");
+    let listed = kubectl.ok(&["get", "pods,svc", "-o", "wide"]).await;
+    assert!(listed.contains("pod/web") && listed.contains("service/kubernetes"), "{listed}");
+    assert!(kubectl.ok(&["get", "pod", "web", "-o", "yaml"]).await.contains("image: example/web:2"));
+    assert!(kubectl.ok(&["describe", "pod", "web"]).await.contains("QoS Class"));
+    kubectl.ok(&["label", "pod", "web", "tier=front"]).await;
+    assert_eq!(kubectl.ok(&["get", "pods", "-l", "tier=front", "-o", "name"]).await, "pod/web\n");
+    std::fs::write(&manifest, yaml.replace("containers", "container")).unwrap();
+    let refused = kubectl.run(&["apply", "-f", file]).await;
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("unknown field"), "{stderr}");
+    assert_eq!(kubectl.ok(&["delete", "pod/web", "service/web"]).await.lines().count(), 2);
+    let missing = kubectl.run(&["get", "pod", "web"]).await;
+    let stderr = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(stderr.contains("Error from server (NotFound): pods \"web\" not found"), "{stderr}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_watches() {
+    if !program("kubectl_watches", "kubectl") {
+        return;
+    }
+    let api = Api::start().await;
+    let kubectl = Kubectl::of(&api);
+    api.make(PODS, pod("first")).await;
+    let mut command = tokio::process::Command::from(kubectl.command(&["get", "pods", "-w", "--no-headers"]));
+    let mut child = command.stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let out = tokio::io::BufReader::new(child.stdout.take().unwrap());
+    let mut lines = tokio::io::AsyncBufReadExt::lines(out);
+    let mut next =
+        async || tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(next().await.starts_with("first "));
+    api.make(PODS, pod("second")).await;
+    assert!(next().await.starts_with("second "));
+    child.kill().await.unwrap();
+}
