@@ -1,5 +1,7 @@
 //! The store's contract, held by the embedded backend and its cache.
 
+#![allow(clippy::unwrap_used)]
+
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,6 +4,7 @@ use crate::server::*;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn objects_revisions_and_the_past_survive_a_restart() {
@@ -74,4 +75,19 @@ async fn a_kill_loses_no_write_that_was_answered() {
         api.call("DELETE", CONFIG_MAPS, serde_json::Value::Null).await;
         api.server.stop().await;
     }
+}
+
+/// Prints figures; run with `--nocapture`. The goal, 150 ms, is for a release build on an idle machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_answers_soon_after_its_start() {
+    let begin = Instant::now();
+    let api = Api::start().await;
+    api.get("/readyz").await;
+    let fresh = begin.elapsed();
+    let begin = Instant::now();
+    let api = api.restart().await;
+    api.get("/readyz").await;
+    let again = begin.elapsed();
+    println!("first start {fresh:?}, second {again:?}");
+    assert!(fresh < Duration::from_secs(5) && again < Duration::from_secs(5));
 }
