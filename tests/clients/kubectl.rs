@@ -66,7 +66,7 @@ fn kubectl_applies_shows_follows_enters_and_deletes() {
     let wide = run(&["get", "pods", "-o", "wide"]).expect_ok();
     assert!(wide.contains("NOMINATED NODE") && wide.contains("Running") && wide.contains("1/1"), "{wide}");
     let described = run(&["describe", "pod", "web"]).expect_ok();
-    for part in ["Scheduled", "Pulled", "Created", "Started", "ClaimName:  data", "Node:"] {
+    for part in ["Scheduled", "Pulled", "Created", "Started", "ClaimName:", "Node:"] {
         assert!(described.contains(part), "describe lacks {part:?}:\n{described}");
     }
     let claims = run(&["get", "pvc,pv,svc,sc,nodes"]).expect_ok();

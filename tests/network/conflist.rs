@@ -17,7 +17,7 @@ spec:
   containers:
   - name: main
     image: trine.local/busybox:1
-    command: [/bin/busybox, nc, -lk, -p, "9000", -e, /bin/busybox, cat]
+    command: [/bin/busybox, nc, -ll, -p, "9000", -e, /bin/busybox, cat]
     ports: [{containerPort: 9000, hostPort: HOST_PORT}]
 "#;
 

@@ -16,7 +16,7 @@ spec:
   containers:
   - name: main
     image: trine.local/busybox:1
-    command: [/bin/busybox, nc, -lk, -p, "9000", -e, /bin/busybox, cat]
+    command: [/bin/busybox, nc, -ll, -p, "9000", -e, /bin/busybox, cat]
     readinessProbe: {tcpSocket: {port: 9000}, periodSeconds: 1}
 ---
 apiVersion: v1

@@ -58,8 +58,11 @@ impl Chain<'_> {
     /// # Errors
     /// All errors.
     pub fn del(&self, result: Option<&Value>) -> Result<(), CniError> {
+        // Without a result the attachment never came about, and a plugin that is not there made no part of it.
+        let failed = result.is_none();
         let result = result.filter(|_| self.network.version.has_check());
-        let calls = self.network.plugins.iter().rev();
+        let there = |kind: &str| invoke::find(kind, self.bin_dirs, prefer(kind)).is_ok();
+        let calls = self.network.plugins.iter().rev().filter(|plugin| !failed || there(&plugin.kind));
         let errors = calls.filter_map(|plugin| self.call(Command::Del, plugin, result, Map::new()).err());
         CniError::all(errors.collect())
     }
