@@ -42,9 +42,10 @@ pub fn build(test: &str) -> Option<PathBuf> {
 #[must_use]
 pub fn command(kubectl: &Path, cluster: &Cluster, words: &[&str]) -> Command {
     let mut command = Command::new(kubectl);
-    command.arg("--kubeconfig").arg(cluster.dir().join("kubeconfig")).args(words);
+    command.arg("--kubeconfig").arg(cluster.dir().join("kubeconfig"));
     // Its discovery cache must not outlive the cluster.
-    command.arg("--cache-dir").arg(cluster.dir().join("run/kubectl-cache")).stdin(Stdio::null());
+    command.arg("--cache-dir").arg(cluster.dir().join("run/kubectl-cache"));
+    command.args(words).stdin(Stdio::null());
     command
 }
 

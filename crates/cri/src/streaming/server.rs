@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -163,6 +163,9 @@ async fn show(
 async fn say_last(to_client: &mut SplitSink<WebSocket, Message>, status: &serde_json::Value) {
     let farewell = async {
         let _ = to_client.send(Message::Binary(message(ERROR, status.to_string().as_bytes()).into())).await;
+        // Go's clients take a close without a code for a broken stream.
+        let normal = CloseFrame { code: close_code::NORMAL, reason: "".into() };
+        let _ = to_client.send(Message::Close(Some(normal))).await;
         let _ = to_client.close().await;
     };
     let _ = tokio::time::timeout(FAREWELL, farewell).await;
