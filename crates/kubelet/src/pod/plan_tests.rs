@@ -164,7 +164,8 @@ fn host_network_pods_start_without_a_network() {
 #[test]
 fn a_container_starts_restarts_or_stays_down_by_policy_and_exit() {
     use RunState::{Created, Exited, Running, Unknown};
-    let rows: Vec<(&str, &str, Option<(RunState, i32)>, &[&str])> = vec![
+    type Row = (&'static str, &'static str, Option<(RunState, i32)>, &'static [&'static str]);
+    let rows: Vec<Row> = vec![
         ("missing", "Never", None, &["start c0"]),
         ("running", "Always", Some((Running, 0)), &[]),
         ("never started", "Always", Some((Created, 0)), &["start c1"]),
@@ -274,7 +275,8 @@ fn changed_or_unhealthy_containers_are_killed() {
 #[test]
 fn stopping_kills_then_stops_the_sandbox_then_is_done() {
     use RunState::{Created, Exited, Running};
-    let rows: Vec<(&str, Vec<SandboxView>, Vec<ContainerView>, &[&str], bool)> = vec![
+    type Row = (&'static str, Vec<SandboxView>, Vec<ContainerView>, &'static [&'static str], bool);
+    let rows: Vec<Row> = vec![
         ("running", vec![ready(0)], vec![view("c", 0, Running, 0)], &["kill all 7"], false),
         ("exited", vec![ready(0)], vec![view("c", 0, Exited, 0)], &["stop s0"], false),
         ("never started", vec![ready(0)], vec![view("c", 0, Created, 0)], &["stop s0"], false),

@@ -143,10 +143,12 @@ impl Probes {
             Tally::new(task.probe.success_threshold.unwrap_or(1), task.probe.failure_threshold.unwrap_or(3));
         loop {
             // Until the container has started, only its startup probe runs.
-            while task.kind != ProbeKind::Startup {
+            loop {
                 match self.verdict(&task) {
                     None => return,
-                    Some(verdict) if verdict.started != Some(false) => break,
+                    Some(verdict) if task.kind == ProbeKind::Startup || verdict.started != Some(false) => {
+                        break;
+                    }
                     Some(_) => tokio::time::sleep(GATE).await,
                 }
             }

@@ -107,7 +107,8 @@ mod tests {
         let exit = |code: i32| json!({"state": {"terminated": {"exitCode": code}}});
         let crashed =
             || json!({"state": {"waiting": {"reason": "x"}}, "last": {"terminated": {"exitCode": 1}}});
-        let rows: Vec<(&str, &str, Vec<(&str, Value)>, Vec<(&str, Value)>, &str)> = vec![
+        type States = Vec<(&'static str, Value)>;
+        let rows: Vec<(&str, &str, States, States, &str)> = vec![
             ("new", "Always", vec![], vec![("a", waiting()), ("b", waiting())], "Pending"),
             ("one up", "Always", vec![], vec![("a", running()), ("b", waiting())], "Pending"),
             ("both up", "Always", vec![], vec![("a", running()), ("b", running())], "Running"),

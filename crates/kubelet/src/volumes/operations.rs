@@ -104,7 +104,8 @@ impl Operations {
                 let secrets = claim::secret(&self.client, resolved.publish_secret.as_ref()).await?;
                 let node = &self.config.node_name;
                 let attached = context.publish_context.clone();
-                let up = publish::publish(root, node, &calls, key, pod, resolved, attached, secrets).await?;
+                let up =
+                    publish::publish((root, node), &calls, key, pod, resolved, attached, secrets).await?;
                 Ok(Outcome::Up(up))
             }
             Operation::SetUp { key, volume } => {

@@ -51,13 +51,12 @@ fn pod_info(pod: &Pod, volume: &Resolved) -> BTreeMap<String, String> {
     ])
 }
 
-/// Publishes the volume for the Pod and gives it to the Pod's group.
+/// Publishes the volume for the Pod on `node`, below `root`, and gives it to the Pod's group.
 ///
 /// # Errors
 /// [`KubeletError`].
 pub async fn publish(
-    root: &Path,
-    node: &str,
+    (root, node): (&Path, &str),
     calls: &NodeCalls,
     key: &MountKey,
     pod: &Pod,
