@@ -204,6 +204,7 @@ pub fn port_name(text: &str) -> Checked {
 mod tests {
     use super::*;
 
+    #[expect(clippy::type_complexity, reason = "a table of cases reads best as one literal")]
     #[test]
     fn names_are_judged_as_documented() {
         let long = "a".repeat(64);

@@ -105,7 +105,7 @@ pub fn affinity(accessible: &[Topology]) -> Option<VolumeNodeAffinity> {
         })
         .collect();
     (!terms.is_empty())
-        .then(|| VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: terms }) })
+        .then_some(VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: terms }) })
 }
 
 /// True if `node` is among those that `affinity` allows (as [`affinity`] writes it: `In` only).
