@@ -2,6 +2,8 @@
 //! a machine, so ranges are probed against what the machine already routes.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -29,29 +31,33 @@ pub const API_PORT: u16 = 6443;
 const PORTS: u16 = 200;
 
 impl Identity {
-    /// Reads the identity of a data dir, or chooses one and writes it.
+    /// Reads the identity of a data dir, or chooses one and writes it; its ranges are this process's alone.
     ///
     /// # Errors
-    /// If the file is unreadable or no free range is left.
-    pub fn load_or_choose(layout: &Layout) -> anyhow::Result<Self> {
+    /// If the file is unreadable, no free range is left, or another Trine has taken this one's ranges meanwhile.
+    pub fn claim(layout: &Layout) -> anyhow::Result<(Self, Vec<Reservation>)> {
         if let Some(identity) = Self::load(layout)? {
-            return Ok(identity);
+            let mut held = Vec::new();
+            for range in [&identity.pod_cidr, &identity.service_cidr] {
+                held.push(
+                    reserve(range).with_context(|| format!("another Trine on this machine uses {range}"))?,
+                );
+            }
+            return Ok((identity, held));
         }
         let mut bytes = [0u8; 3];
         getrandom::fill(&mut bytes).map_err(|e| anyhow::anyhow!("no random numbers: {e}"))?;
         let taken = routed(&std::fs::read_to_string("/proc/net/route").unwrap_or_default());
         let pod = choose(&[244, 200, 201, 202, 203, 204, 205, 206, 207, 208], &taken);
         let service = choose(&[96, 97, 98, 99, 100, 101, 102, 103, 104, 105], &taken);
-        let identity = Self {
-            instance: hex::encode(bytes),
-            pod_cidr: pod.context("every range that Trine tries for Pods is routed on this machine")?,
-            service_cidr: service
-                .context("every range that Trine tries for Services is routed on this machine")?,
-            node: node_name(),
-            api_port: free_port(API_PORT)?,
-        };
+        let (pod_cidr, pods) =
+            pod.context("every range that Trine tries for Pods is in use on this machine")?;
+        let (service_cidr, services) =
+            service.context("every range that Trine tries for Services is in use on this machine")?;
+        let (instance, node) = (hex::encode(bytes), node_name());
+        let identity = Self { instance, pod_cidr, service_cidr, node, api_port: API_PORT };
         identity.save(layout)?;
-        Ok(identity)
+        Ok((identity, vec![pods, services]))
     }
 
     /// The identity of a data dir, if it has one.
@@ -86,13 +92,29 @@ impl Identity {
     }
 }
 
-/// The first port from `first` upward that nobody listens on.
+/// Something of which a network namespace has one, held by this process until it ends, however it ends. Two Trines that
+/// start at the same moment do not choose the same.
+pub struct Reservation {
+    _listener: UnixListener,
+}
+
+/// Takes `what`, unless another process holds it. An abstract socket leaves no file behind.
+fn reserve(what: &str) -> Option<Reservation> {
+    let name = SocketAddr::from_abstract_name(format!("trine/{what}")).ok()?;
+    let listener = UnixListener::bind_addr(&name).ok()?;
+    Some(Reservation { _listener: listener })
+}
+
+/// The first port from `first` upward that nobody listens on or is about to.
 ///
 /// # Errors
 /// If none of the next [`PORTS`] is free.
-pub fn free_port(first: u16) -> anyhow::Result<u16> {
+pub fn free_port(first: u16) -> anyhow::Result<(u16, Reservation)> {
     (first..first.saturating_add(PORTS))
-        .find(|port| std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok())
+        .find_map(|port| {
+            let held = reserve(&format!("port {port}"))?;
+            std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok().then_some((port, held))
+        })
         .with_context(|| format!("no free port from {first} to {}", first + PORTS))
 }
 
@@ -144,9 +166,10 @@ fn routed(table: &str) -> Vec<(u8, u8)> {
     rows.collect()
 }
 
-fn choose(seconds: &[u8], taken: &[(u8, u8)]) -> Option<String> {
-    let free = seconds.iter().find(|second| !taken.contains(&(10, **second)));
+fn choose(seconds: &[u8], taken: &[(u8, u8)]) -> Option<(String, Reservation)> {
+    let free = seconds.iter().filter(|second| !taken.contains(&(10, **second)));
     free.map(|second| format!("10.{second}.0.0/16"))
+        .find_map(|range| reserve(&range).map(|held| (range, held)))
 }
 
 #[cfg(test)]
@@ -160,7 +183,11 @@ mod tests {
                      tr0\t0000F40A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n";
         let taken = routed(table);
         assert_eq!(taken, [(10, 244)]);
-        assert_eq!(choose(&[244, 200], &taken).as_deref(), Some("10.200.0.0/16"));
-        assert_eq!(choose(&[244], &taken), None);
+        let (range, held) = choose(&[244, 251], &taken).unwrap();
+        assert_eq!(range, "10.251.0.0/16");
+        assert!(choose(&[244], &taken).is_none());
+        assert!(choose(&[251], &taken).is_none(), "another process would get it too");
+        drop(held);
+        assert!(choose(&[251], &taken).is_some());
     }
 }

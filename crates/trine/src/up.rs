@@ -13,7 +13,7 @@ use trine_typed::k8s_openapi::api::core::v1::Node;
 use trine_typed::kube::{Api, Client};
 
 use crate::cli::args::UpArgs;
-use crate::identity::{self, Identity};
+use crate::identity::{self, Identity, Reservation};
 use crate::layout::Layout;
 use crate::planes::{Plane, Planes};
 use crate::{builtin, daemon};
@@ -34,6 +34,7 @@ pub struct Cluster {
     planes: Vec<Plane>,
     stop: CancellationToken,
     _lock: daemon::DaemonLock,
+    _reservations: Vec<Reservation>,
 }
 
 impl Cluster {
@@ -43,16 +44,25 @@ impl Cluster {
     /// If the data dir is in use, or the API server cannot start. The other planes are supervised.
     pub async fn start(layout: Layout) -> anyhow::Result<Self> {
         let lock = daemon::claim(&layout)?;
-        let mut identity = Identity::load_or_choose(&layout)?;
+        let (mut identity, mut reservations) = Identity::claim(&layout)?;
         let node_ip = identity::node_ip()?;
         let stop = CancellationToken::new();
-        let api = start_api(&layout, &mut identity, node_ip).await?;
+        let (api, port) = start_api(&layout, &mut identity, node_ip).await?;
+        reservations.push(port);
         write_private(&layout.kubeconfig(), &api.kubeconfig())?;
         let client = |user: &str, groups: &[&str]| Client::new(api.service(user, groups), "default");
         let admin = client("kubernetes-admin", &["system:masters"]);
         let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
-        let mut cluster =
-            Self { client: admin, layout, identity, api, planes: Vec::new(), stop, _lock: lock };
+        let mut cluster = Self {
+            client: admin,
+            layout,
+            identity,
+            api,
+            planes: Vec::new(),
+            stop,
+            _lock: lock,
+            _reservations: reservations,
+        };
         builtin::write_network(&cluster.layout, &cluster.identity)?;
         cluster.start_node(&planes, node_ip)?;
         cluster.start_control(&planes, node_ip)?;
@@ -155,10 +165,14 @@ impl Cluster {
     }
 }
 
-async fn start_api(layout: &Layout, identity: &mut Identity, node_ip: IpAddr) -> anyhow::Result<ApiServer> {
+async fn start_api(
+    layout: &Layout,
+    identity: &mut Identity,
+    node_ip: IpAddr,
+) -> anyhow::Result<(ApiServer, Reservation)> {
     let store = trine_store::redb::RedbStore::open(&layout.store(), trine_store::redb::Limits::default())
         .with_context(|| format!("cannot open the store {}", layout.store().display()))?;
-    let port = identity::free_port(identity.api_port)?;
+    let (port, held) = identity::free_port(identity.api_port)?;
     if port != identity.api_port {
         identity.api_port = port;
         identity.save(layout)?;
@@ -169,7 +183,8 @@ async fn start_api(layout: &Layout, identity: &mut Identity, node_ip: IpAddr) ->
         advertise: node_ip,
         service_cidr: identity.service_cidr.clone(),
     };
-    trine_apiserver::start(config, Arc::new(store)).await.context("the API server cannot start")
+    let api = trine_apiserver::start(config, Arc::new(store)).await.context("the API server cannot start")?;
+    Ok((api, held))
 }
 
 /// The runtime's settings for a data dir.
