@@ -1,8 +1,8 @@
 //! Unknown fields and wrong types, as the decoding of a request finds them.
 
-use super::{Ty, Type};
+use super::{ObjectRef, Scalar, SchemaRef, Shape};
 use crate::{quantity, time};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The most errors reported for one object.
 const MAX_ERRORS: usize = 100;
@@ -49,10 +49,10 @@ impl std::fmt::Display for FieldError {
     }
 }
 
-/// Everything in the object that does not fit the type. Null is the absence of a value and fits everywhere.
-pub fn check(ty: &'static Type, object: &Value) -> Vec<FieldError> {
+/// Everything in the object that does not fit the schema. Null is the absence of a value and fits everywhere.
+pub fn check<'a>(schema: impl Into<SchemaRef<'a>>, object: &Value) -> Vec<FieldError> {
     let mut walk = Walk { path: String::new(), errors: Vec::new() };
-    walk.fields(ty, object);
+    walk.value(schema.into(), object);
     walk.errors
 }
 
@@ -91,60 +91,52 @@ impl Walk {
         self.path.truncate(length);
     }
 
-    fn fields(&mut self, ty: &'static Type, value: &Value) {
-        let map = match value {
-            Value::Null => return,
-            Value::Object(map) => map,
-            other => return self.wrong("object", other),
-        };
+    fn value(&mut self, schema: SchemaRef<'_>, value: &Value) {
+        if value.is_null() {
+            return;
+        }
+        match (schema.shape(), value) {
+            (Shape::Any, _) => {}
+            (Shape::Scalar(scalar), value) => {
+                if let Some(expected) = misfit(scalar, value) {
+                    self.wrong(expected, value);
+                }
+            }
+            (Shape::Object(object), Value::Object(map)) => self.fields(object, map),
+            (Shape::Object(_), other) => self.wrong("object", other),
+            (Shape::List(list), Value::Array(items)) => {
+                for (i, inner) in items.iter().enumerate() {
+                    self.within(&format!("[{i}]"), |walk| walk.value(list.items, inner));
+                }
+            }
+            (Shape::List(_), other) => self.wrong("array", other),
+        }
+    }
+
+    fn fields(&mut self, object: ObjectRef<'_>, map: &Map<String, Value>) {
         for (name, inner) in map {
-            self.within(name, |walk| match ty.field(name) {
-                Some(field) => walk.value(&field.ty, inner),
+            self.within(name, |walk| match object.below(name) {
+                Some(schema) => walk.value(schema, inner),
                 None => walk.report(Problem::Unknown),
             });
         }
     }
+}
 
-    fn value(&mut self, ty: &Ty, value: &Value) {
-        if value.is_null() {
-            return;
-        }
-        let (fits, expected) = match ty {
-            Ty::Any => (true, "anything"),
-            Ty::Object => (value.is_object(), "object"),
-            Ty::String => (value.is_string(), "string"),
-            Ty::Bool => (value.is_boolean(), "boolean"),
-            Ty::Int32 => (value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()), "32-bit integer"),
-            Ty::Int64 => (value.as_i64().is_some(), "64-bit integer"),
-            Ty::Double => (value.is_number(), "number"),
-            Ty::Bytes => (value.as_str().is_some_and(is_base64), "base64 string"),
-            Ty::Time | Ty::MicroTime => {
-                (value.as_str().is_some_and(|s| time::parse(s).is_some()), "RFC 3339 time")
-            }
-            Ty::Quantity => (quantity::from_value(value).is_ok(), "quantity"),
-            Ty::IntOrString => (value.is_string() || value.as_i64().is_some(), "integer or string"),
-            Ty::Ref(id) => return self.fields(id.get(), value),
-            Ty::List(item) => return self.list(item, value),
-            Ty::Map(item) => return self.map(item, value),
-        };
-        if !fits {
-            self.wrong(expected, value);
-        }
-    }
-
-    fn list(&mut self, item: &Ty, value: &Value) {
-        let Value::Array(list) = value else { return self.wrong("array", value) };
-        for (i, inner) in list.iter().enumerate() {
-            self.within(&format!("[{i}]"), |walk| walk.value(item, inner));
-        }
-    }
-
-    fn map(&mut self, item: &Ty, value: &Value) {
-        let Value::Object(map) = value else { return self.wrong("object", value) };
-        for (key, inner) in map {
-            self.within(key, |walk| walk.value(item, inner));
-        }
-    }
+/// What should be there, if it is something else.
+fn misfit(scalar: Scalar, value: &Value) -> Option<&'static str> {
+    let (fits, expected) = match scalar {
+        Scalar::String => (value.is_string(), "string"),
+        Scalar::Bool => (value.is_boolean(), "boolean"),
+        Scalar::Int32 => (value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()), "32-bit integer"),
+        Scalar::Int64 => (value.as_i64().is_some(), "64-bit integer"),
+        Scalar::Double => (value.is_number(), "number"),
+        Scalar::Bytes => (value.as_str().is_some_and(is_base64), "base64 string"),
+        Scalar::Time => (value.as_str().is_some_and(|s| time::parse(s).is_some()), "RFC 3339 time"),
+        Scalar::Quantity => (quantity::from_value(value).is_ok(), "quantity"),
+        Scalar::IntOrString => (value.is_string() || value.as_i64().is_some(), "integer or string"),
+    };
+    (!fits).then_some(expected)
 }
 
 fn is_base64(text: &str) -> bool {

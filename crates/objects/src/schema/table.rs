@@ -39,6 +39,8 @@ pub struct Field {
     pub list: ListMark,
     /// Whether server-side apply takes a map as a whole.
     pub atomic_map: bool,
+    /// Whether server-side apply looks into an object whose type it else takes as a whole.
+    pub granular_map: bool,
     /// Strategic merge: lists are merged instead of replaced.
     pub merge: bool,
     /// Strategic merge: fields that the patch does not name are dropped from an item.
@@ -110,6 +112,11 @@ impl Type {
     /// The field of this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.binary_search_by(|f| f.name.cmp(name)).ok().map(|i| &self.fields[i])
+    }
+
+    /// Whether it is the type that the table calls `short`, as `core.v1.PodSpec`.
+    pub fn is(&self, short: &str) -> bool {
+        self.short == short
     }
 
     /// The full name of the definition.
@@ -203,6 +210,7 @@ fn parse_field(line: &'static str, by_name: &HashMap<&'static str, TypeId>) -> F
         required: false,
         list: ListMark::None,
         atomic_map: false,
+        granular_map: false,
         merge: false,
         retain_keys: false,
         merge_key: "",
@@ -215,7 +223,8 @@ fn parse_field(line: &'static str, by_name: &HashMap<&'static str, TypeId>) -> F
             ("L", "atomic") => field.list = ListMark::Atomic,
             ("L", "set") => field.list = ListMark::Set,
             ("L", _) => field.list = ListMark::Map(second.split(',').collect()),
-            ("M", first) => field.atomic_map = first == "atomic",
+            ("M", "atomic") => field.atomic_map = true,
+            ("M", _) => field.granular_map = true,
             ("P", strategies) => {
                 field.merge = strategies.split(',').any(|s| s == "merge");
                 field.retain_keys = strategies.split(',').any(|s| s == "retainKeys");
