@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use trine_objects::resources;
 use trine_store::Expect;
 
 use crate::registry::Registry;
@@ -45,8 +44,8 @@ async fn make(
     namespace: &str,
     object: Value,
 ) -> Result<(), ApiError> {
-    let resource = resources::find(group, "v1", plural).ok_or(ApiError::NoResource)?;
-    match create::create(registry, resource, namespace, object, false).await {
+    let resource = registry.resource(group, "v1", plural)?;
+    match create::create(registry, &resource, namespace, object, false).await {
         Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error),
     }
@@ -60,8 +59,8 @@ async fn set(
     object: Value,
     fields: &[&str],
 ) -> Result<(), ApiError> {
-    let resource = resources::find(group, "v1", plural).ok_or(ApiError::NoResource)?;
-    let Ok(current) = registry.get(resource, "default", "kubernetes") else {
+    let resource = registry.resource(group, "v1", plural)?;
+    let Ok(current) = registry.get(&resource, "default", "kubernetes") else {
         return make(registry, group, plural, "default", object).await;
     };
     let mut changed = parse(current.json())?;
@@ -69,7 +68,7 @@ async fn set(
         changed[*field] = object[*field].clone();
     }
     if changed != parse(current.json())? {
-        registry.put(resource, &changed, Expect::At(current.revision)).await?;
+        registry.put(&resource, &changed, Expect::At(current.revision)).await?;
     }
     Ok(())
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use trine_objects::resources::{self, Resource};
+use trine_objects::resources::Resource;
 use trine_store::cache::Decoded;
 use trine_store::{Cache, Expect, Object, Op, Prefix, Store, StoreError, Write};
 
-use crate::kinds::{Allocators, Cx, Objects, hooks};
+use crate::catalog::{Catalog, Served};
+use crate::kinds::{Allocators, Cx, Objects};
 use crate::status::ApiError;
 
 /// How long Events are kept. Upstream: `--event-ttl`.
@@ -22,6 +23,7 @@ pub struct Registry {
     store: Arc<dyn Store>,
     cache: Cache,
     allocators: Allocators,
+    catalog: Arc<Catalog>,
 }
 
 impl Registry {
@@ -30,8 +32,11 @@ impl Registry {
     /// # Errors
     /// What the store says.
     pub async fn start(store: Arc<dyn Store>, allocators: Allocators) -> Result<Self, StoreError> {
+        let catalog = Arc::new(Catalog::new());
+        let known = Arc::clone(&catalog);
+        let decode = move |key: &str, revision, value: &Bytes| decode(&known, key, revision, value);
         let cache = Cache::start(&*store, Box::new(decode)).await?;
-        let registry = Self { store, cache, allocators };
+        let registry = Self { store, cache, allocators, catalog };
         registry.allocators.adopt(&Objects::list(&registry, "", "services"));
         Ok(registry)
     }
@@ -40,6 +45,26 @@ impl Registry {
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// What is served.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// A resource that is served now.
+    ///
+    /// # Errors
+    /// [`ApiError::NoResource`].
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Result<Arc<Served>, ApiError> {
+        self.catalog.now().find(group, version, plural).cloned().ok_or(ApiError::NoResource)
+    }
+
+    /// What the cache keeps of a stored object, as of another revision.
+    #[must_use]
+    pub fn decode(&self, key: &str, revision: u64, value: &Bytes) -> Option<Decoded> {
+        decode(&self.catalog, key, revision, value)
     }
 
     /// Addresses and ports that are given away.
@@ -127,15 +152,14 @@ impl Registry {
 
 impl Objects for Registry {
     fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let resource = resources::resources().iter().find(|r| r.group == group && r.plural == resource)?;
-        let object = self.prefix(resource).get(&key(resource, namespace, name))?;
+        let resource = self.catalog.now().stored(group, resource)?.clone();
+        let object = self.prefix(&resource).get(&key(&resource, namespace, name))?;
         serde_json::from_slice(object.json()).ok()
     }
 
     fn list(&self, group: &str, resource: &str) -> Vec<Value> {
-        let found = resources::resources().iter().find(|r| r.group == group && r.plural == resource);
-        let Some(resource) = found else { return Vec::new() };
-        let prefix = prefix(resource);
+        let Some(resource) = self.catalog.now().stored(group, resource).cloned() else { return Vec::new() };
+        let prefix = prefix(&resource);
         let listed = self.cache.prefix(&prefix).list(&prefix);
         listed.objects.iter().filter_map(|o| serde_json::from_slice(o.json()).ok()).collect()
     }
@@ -146,15 +170,6 @@ impl Objects for Registry {
 pub fn prefix(resource: &Resource) -> String {
     let group = if resource.storage_group().is_empty() { "core" } else { resource.storage_group() };
     format!("/{group}/{}/", resource.plural)
-}
-
-/// The resource as which a resource's objects are stored: Events of `events.k8s.io` are those of the core group.
-#[must_use]
-pub fn stored(resource: &'static Resource) -> &'static Resource {
-    if resource.group == resource.storage_group() {
-        return resource;
-    }
-    resources::find(resource.storage_group(), resource.version, resource.plural).unwrap_or(resource)
 }
 
 /// Where the objects of a namespace are; all of them if it is empty.
@@ -187,14 +202,14 @@ pub fn now_unix() -> i64 {
 }
 
 /// Makes what the cache keeps out of what the store keeps: the revision is put in, and what selectors look at is read out.
-#[must_use]
-pub fn decode(key: &str, revision: u64, value: &Bytes) -> Option<Decoded> {
+fn decode(catalog: &Catalog, key: &str, revision: u64, value: &Bytes) -> Option<Decoded> {
     let mut object: Value = serde_json::from_slice(value).ok()?;
     object["metadata"]["resourceVersion"] = revision.to_string().into();
     let mut parts = key.split('/').skip(1);
     let group = parts.next()?;
     let group = if group == "core" { "" } else { group };
-    let fields = hooks(group, parts.next()?).fields(&object);
+    let resource = catalog.now().stored(group, parts.next()?).cloned();
+    let fields = resource.map(|r| r.hooks().fields(&object)).unwrap_or_default();
     let labels = object["metadata"]["labels"].as_object();
     let labels = labels.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect();
     Some(Decoded { json: Bytes::from(object.to_string()), labels, fields })

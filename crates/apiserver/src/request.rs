@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::Value;
-use trine_objects::resources::{self, Resource};
+use std::sync::Arc;
+use trine_objects::resources::Resource;
 use trine_objects::schema::{self, FieldError};
 use trine_objects::{json, selector};
 
+use crate::catalog::{Resources, Served};
 use crate::status::ApiError;
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The resource.
-    pub resource: &'static Resource,
+    pub resource: Arc<Served>,
     /// Empty for all namespaces, and for resources outside of them.
     pub namespace: String,
     /// One object, or all.
@@ -27,13 +29,13 @@ impl Target {
     /// The same, as it is stored.
     #[must_use]
     pub fn stored(&self) -> Self {
-        Self { resource: crate::registry::stored(self.resource), ..self.clone() }
+        Self { resource: self.resource.stored(), ..self.clone() }
     }
 }
 
 /// Reads `/api/v1/...` or `/apis/group/version/...`; `None` for other paths and unknown resources.
 #[must_use]
-pub fn target(path: &str) -> Option<Target> {
+pub fn target(path: &str, resources: &Resources) -> Option<Target> {
     let mut parts = path.trim_matches('/').split('/');
     let (group, version) = match parts.next()? {
         "api" => ("", parts.next()?),
@@ -41,8 +43,8 @@ pub fn target(path: &str) -> Option<Target> {
         _ => return None,
     };
     let rest: Vec<&str> = parts.collect();
-    let find = |plural: &str| resources::find(group, version, plural);
-    let made = |resource: &'static Resource, namespace: &str, name: Option<&str>, sub: Option<&str>| {
+    let find = |plural: &str| resources.find(group, version, plural).cloned();
+    let made = |resource: Arc<Served>, namespace: &str, name: Option<&str>, sub: Option<&str>| {
         let (namespace, name) = (namespace.to_owned(), name.map(str::to_owned));
         Some(Target { resource, namespace, name, subresource: sub.map(str::to_owned) })
     };
@@ -158,7 +160,7 @@ impl Selection {
         let fields = selector::field::FieldSelector::parse(query.get("fieldSelector").unwrap_or_default());
         let labels = labels.map_err(|e| bad(format!("unable to parse labelSelector: {e}")))?;
         let mut fields = fields.map_err(|e| bad(format!("unable to parse fieldSelector: {e}")))?;
-        let hooks = crate::kinds::hooks(target.resource.group, target.resource.plural);
+        let hooks = target.resource.hooks();
         let known = hooks.fields(&Value::Null);
         let known: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
         if let Some(field) = fields.unsupported(&known) {
@@ -243,11 +245,11 @@ pub fn check(
     mut problems: Vec<FieldError>,
     validation: FieldValidation,
 ) -> Result<Vec<String>, ApiError> {
-    let Some(schema) = schema::of(resource.group, resource.version, resource.kind) else {
+    let Some(schema) = schema::of(&resource.group, &resource.version, &resource.kind) else {
         return Ok(Vec::new());
     };
     problems.extend(schema::check(schema, object));
-    let (kind, version) = (resource.kind, resource.api_version());
+    let (kind, version) = (&*resource.kind, resource.api_version());
     if let Some(fatal) = problems.iter().find(|p| p.is_fatal()) {
         let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {fatal}");
         return Err(bad(message));
@@ -269,6 +271,7 @@ mod tests {
 
     #[test]
     fn paths_name_what_upstreams_name() {
+        let resources = crate::catalog::Catalog::new().now();
         let rows = [
             ("/api/v1/pods", ("pods", "", None, None)),
             ("/api/v1/namespaces/d/pods/a/log", ("pods", "d", Some("a"), Some("log"))),
@@ -278,12 +281,13 @@ mod tests {
             ("/api/v1/nodes/n/status", ("nodes", "", Some("n"), Some("status"))),
         ];
         for (path, (plural, namespace, name, sub)) in rows {
-            let t = target(path).unwrap_or_else(|| panic!("{path}"));
-            let got = (t.resource.plural, t.namespace.as_str(), t.name.as_deref(), t.subresource.as_deref());
+            let t = target(path, &resources).unwrap_or_else(|| panic!("{path}"));
+            let got =
+                (&*t.resource.plural, t.namespace.as_str(), t.name.as_deref(), t.subresource.as_deref());
             assert_eq!(got, (plural, namespace, name, sub), "{path}");
         }
         for path in ["/api/v1/nothing", "/api/v1/namespaces/d/nodes", "/healthz", "/api/v1/pods/a"] {
-            assert_eq!(target(path), None, "{path}");
+            assert_eq!(target(path, &resources), None, "{path}");
         }
     }
 

@@ -4,49 +4,55 @@
 //! controller or an admission step that is not built yet (workloads, quotas, limit ranges, network policies) are absent, so
 //! that a client is told instead of misled.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
 /// The verbs of an ordinary resource.
-const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// The verbs of a namespace, which cannot be deleted in bulk.
 const NO_BULK: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 /// The verbs of a subresource that shows and changes a part of its object.
-const PART: &[&str] = &["get", "patch", "update"];
+pub const PART: &[&str] = &["get", "patch", "update"];
+
+/// A name: fixed for the kinds that are built in, a custom resource's own for those.
+pub type Text = Cow<'static, str>;
 
 /// A served resource.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
     /// API group; the core group is the empty string.
-    pub group: &'static str,
+    pub group: Text,
     /// Version within the group.
-    pub version: &'static str,
+    pub version: Text,
     /// Kind of its objects.
-    pub kind: &'static str,
+    pub kind: Text,
     /// Name in URLs.
-    pub plural: &'static str,
+    pub plural: Text,
     /// Name on the command line.
-    pub singular: &'static str,
+    pub singular: Text,
     /// Abbreviations on the command line.
-    pub short_names: &'static [&'static str],
+    pub short_names: Vec<Text>,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
     /// Groups of kinds on the command line, as `all`.
-    pub categories: &'static [&'static str],
+    pub categories: Vec<Text>,
     /// Verbs served on the resource itself.
     pub verbs: &'static [&'static str],
     /// What is served below its objects.
-    pub subresources: &'static [Subresource],
+    pub subresources: Vec<Subresource>,
 }
 
 /// Something served below an object, as `pods/NAME/log`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subresource {
     /// Name in URLs.
-    pub name: &'static str,
+    pub name: Text,
     /// Group of the objects that it takes and gives.
-    pub group: &'static str,
+    pub group: Text,
     /// Version of these.
-    pub version: &'static str,
+    pub version: Text,
     /// Kind of these.
-    pub kind: &'static str,
+    pub kind: Text,
     /// Verbs served on it.
     pub verbs: &'static [&'static str],
 }
@@ -55,15 +61,15 @@ impl Resource {
     /// `v1` or `group/version`, as in `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
-            self.version.to_owned()
+            self.version.to_string()
         } else {
             format!("{}/{}", self.group, self.version)
         }
     }
 
     /// The group under which its objects are stored: Events are one set of objects under two groups.
-    pub fn storage_group(&self) -> &'static str {
-        if self.plural == "events" { "" } else { self.group }
+    pub fn storage_group(&self) -> &str {
+        if self.group == "events.k8s.io" { "" } else { &self.group }
     }
 
     /// Whether the verb is served.
@@ -72,153 +78,145 @@ impl Resource {
     }
 
     /// The subresource of this name.
-    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
     /// `plural.group`, or the plural alone in the core group, as error messages name it.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 }
 
-const fn part(
+/// What is served below objects of the same kind, as `status`.
+fn part(group: &'static str, version: &'static str, kind: &'static str, name: &'static str) -> Subresource {
+    sub(name, group, version, kind, PART)
+}
+
+fn sub(
+    name: &'static str,
     group: &'static str,
     version: &'static str,
     kind: &'static str,
-    name: &'static str,
+    verbs: &'static [&'static str],
 ) -> Subresource {
-    Subresource { name, group, version, kind, verbs: PART }
+    Subresource { name: name.into(), group: group.into(), version: version.into(), kind: kind.into(), verbs }
 }
 
-const fn core(kind: &'static str, plural: &'static str, singular: &'static str) -> Resource {
+fn core(kind: &'static str, plural: &'static str, singular: &'static str) -> Resource {
     of("", kind, plural, singular)
 }
 
-const fn of(
-    group: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    singular: &'static str,
-) -> Resource {
+fn of(group: &'static str, kind: &'static str, plural: &'static str, singular: &'static str) -> Resource {
     Resource {
-        group,
-        version: "v1",
-        kind,
-        plural,
-        singular,
-        short_names: &[],
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        singular: singular.into(),
+        short_names: Vec::new(),
         namespaced: true,
-        categories: &[],
+        categories: Vec::new(),
         verbs: ALL,
-        subresources: &[],
+        subresources: Vec::new(),
     }
 }
 
-const POD_PARTS: &[Subresource] = &[
-    Subresource {
-        name: "attach",
-        group: "",
-        version: "v1",
-        kind: "PodAttachOptions",
-        verbs: &["create", "get"],
-    },
-    Subresource { name: "binding", group: "", version: "v1", kind: "Binding", verbs: &["create"] },
-    part("", "v1", "Pod", "ephemeralcontainers"),
-    Subresource { name: "eviction", group: "policy", version: "v1", kind: "Eviction", verbs: &["create"] },
-    Subresource { name: "exec", group: "", version: "v1", kind: "PodExecOptions", verbs: &["create", "get"] },
-    Subresource { name: "log", group: "", version: "v1", kind: "Pod", verbs: &["get"] },
-    part("", "v1", "Pod", "status"),
-];
+/// What sets a row of the table apart from the ordinary.
+impl Resource {
+    fn short(mut self, name: &'static str) -> Self {
+        self.short_names.push(name.into());
+        self
+    }
 
-static RESOURCES: &[Resource] = &[
-    Resource { verbs: &["create"], ..core("Binding", "bindings", "binding") },
-    Resource { short_names: &["cm"], ..core("ConfigMap", "configmaps", "configmap") },
-    Resource { short_names: &["ep"], ..core("Endpoints", "endpoints", "endpoints") },
-    Resource { short_names: &["ev"], ..core("Event", "events", "event") },
-    Resource {
-        short_names: &["ns"],
-        namespaced: false,
-        verbs: NO_BULK,
-        subresources: &[
-            Subresource { name: "finalize", group: "", version: "v1", kind: "Namespace", verbs: &["update"] },
-            part("", "v1", "Namespace", "status"),
-        ],
-        ..core("Namespace", "namespaces", "namespace")
-    },
-    Resource {
-        short_names: &["no"],
-        namespaced: false,
-        subresources: &[part("", "v1", "Node", "status")],
-        ..core("Node", "nodes", "node")
-    },
-    Resource {
-        short_names: &["pvc"],
-        subresources: &[part("", "v1", "PersistentVolumeClaim", "status")],
-        ..core("PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim")
-    },
-    Resource {
-        short_names: &["pv"],
-        namespaced: false,
-        subresources: &[part("", "v1", "PersistentVolume", "status")],
-        ..core("PersistentVolume", "persistentvolumes", "persistentvolume")
-    },
-    Resource {
-        short_names: &["po"],
-        categories: &["all"],
-        subresources: POD_PARTS,
-        ..core("Pod", "pods", "pod")
-    },
-    core("PodTemplate", "podtemplates", "podtemplate"),
-    core("Secret", "secrets", "secret"),
-    Resource { short_names: &["sa"], ..core("ServiceAccount", "serviceaccounts", "serviceaccount") },
-    Resource {
-        short_names: &["svc"],
-        categories: &["all"],
-        subresources: &[part("", "v1", "Service", "status")],
-        ..core("Service", "services", "service")
-    },
-    of("coordination.k8s.io", "Lease", "leases", "lease"),
-    of("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice"),
-    Resource { short_names: &["ev"], ..of("events.k8s.io", "Event", "events", "event") },
-    Resource {
-        namespaced: false,
-        ..of("networking.k8s.io", "IngressClass", "ingressclasses", "ingressclass")
-    },
-    Resource {
-        short_names: &["ing"],
-        subresources: &[part("networking.k8s.io", "v1", "Ingress", "status")],
-        ..of("networking.k8s.io", "Ingress", "ingresses", "ingress")
-    },
-    Resource { namespaced: false, ..of("node.k8s.io", "RuntimeClass", "runtimeclasses", "runtimeclass") },
-    Resource {
-        short_names: &["pc"],
-        namespaced: false,
-        ..of("scheduling.k8s.io", "PriorityClass", "priorityclasses", "priorityclass")
-    },
-    Resource { namespaced: false, ..of("storage.k8s.io", "CSIDriver", "csidrivers", "csidriver") },
-    Resource { namespaced: false, ..of("storage.k8s.io", "CSINode", "csinodes", "csinode") },
-    of("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity"),
-    Resource {
-        short_names: &["sc"],
-        namespaced: false,
-        ..of("storage.k8s.io", "StorageClass", "storageclasses", "storageclass")
-    },
-    Resource {
-        namespaced: false,
-        subresources: &[part("storage.k8s.io", "v1", "VolumeAttachment", "status")],
-        ..of("storage.k8s.io", "VolumeAttachment", "volumeattachments", "volumeattachment")
-    },
-    Resource {
-        short_names: &["vac"],
-        namespaced: false,
-        ..of("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass")
-    },
-];
+    fn cluster_wide(self) -> Self {
+        Self { namespaced: false, ..self }
+    }
+
+    /// Shown by `get all`.
+    fn in_all(mut self) -> Self {
+        self.categories.push("all".into());
+        self
+    }
+
+    fn verbs(self, verbs: &'static [&'static str]) -> Self {
+        Self { verbs, ..self }
+    }
+
+    fn with(mut self, part: Subresource) -> Self {
+        self.subresources.push(part);
+        self
+    }
+
+    fn with_status(self) -> Self {
+        let (group, version, kind) = (self.group.clone(), self.version.clone(), self.kind.clone());
+        self.with(Subresource { name: "status".into(), group, version, kind, verbs: PART })
+    }
+}
+
+static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
+    vec![
+        core("Binding", "bindings", "binding").verbs(&["create"]),
+        core("ConfigMap", "configmaps", "configmap").short("cm"),
+        core("Endpoints", "endpoints", "endpoints").short("ep"),
+        core("Event", "events", "event").short("ev"),
+        core("Namespace", "namespaces", "namespace")
+            .short("ns")
+            .cluster_wide()
+            .verbs(NO_BULK)
+            .with(sub("finalize", "", "v1", "Namespace", &["update"]))
+            .with_status(),
+        core("Node", "nodes", "node").short("no").cluster_wide().with_status(),
+        core("PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim")
+            .short("pvc")
+            .with_status(),
+        core("PersistentVolume", "persistentvolumes", "persistentvolume")
+            .short("pv")
+            .cluster_wide()
+            .with_status(),
+        core("Pod", "pods", "pod")
+            .short("po")
+            .in_all()
+            .with(sub("attach", "", "v1", "PodAttachOptions", &["create", "get"]))
+            .with(sub("binding", "", "v1", "Binding", &["create"]))
+            .with(part("", "v1", "Pod", "ephemeralcontainers"))
+            .with(sub("eviction", "policy", "v1", "Eviction", &["create"]))
+            .with(sub("exec", "", "v1", "PodExecOptions", &["create", "get"]))
+            .with(sub("log", "", "v1", "Pod", &["get"]))
+            .with_status(),
+        core("PodTemplate", "podtemplates", "podtemplate"),
+        core("Secret", "secrets", "secret"),
+        core("ServiceAccount", "serviceaccounts", "serviceaccount").short("sa"),
+        core("Service", "services", "service").short("svc").in_all().with_status(),
+        of("coordination.k8s.io", "Lease", "leases", "lease"),
+        of("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice"),
+        of("events.k8s.io", "Event", "events", "event").short("ev"),
+        of("networking.k8s.io", "IngressClass", "ingressclasses", "ingressclass").cluster_wide(),
+        of("networking.k8s.io", "Ingress", "ingresses", "ingress").short("ing").with_status(),
+        of("node.k8s.io", "RuntimeClass", "runtimeclasses", "runtimeclass").cluster_wide(),
+        of("scheduling.k8s.io", "PriorityClass", "priorityclasses", "priorityclass")
+            .short("pc")
+            .cluster_wide(),
+        of("storage.k8s.io", "CSIDriver", "csidrivers", "csidriver").cluster_wide(),
+        of("storage.k8s.io", "CSINode", "csinodes", "csinode").cluster_wide(),
+        of("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity"),
+        of("storage.k8s.io", "StorageClass", "storageclasses", "storageclass").short("sc").cluster_wide(),
+        of("storage.k8s.io", "VolumeAttachment", "volumeattachments", "volumeattachment")
+            .cluster_wide()
+            .with_status(),
+        of("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass")
+            .short("vac")
+            .cluster_wide(),
+    ]
+});
 
 /// Every served resource, ordered by group and plural.
 pub fn resources() -> &'static [Resource] {
-    RESOURCES
+    &RESOURCES
 }
 
 /// The resource under a URL's group, version and plural.
@@ -244,7 +242,7 @@ mod tests {
     fn the_table_is_ordered_and_names_are_unique() {
         for pair in RESOURCES.windows(2) {
             assert!(
-                (pair[0].group, pair[0].plural) < (pair[1].group, pair[1].plural),
+                (&pair[0].group, &pair[0].plural) < (&pair[1].group, &pair[1].plural),
                 "{} comes before {}",
                 pair[0].qualified(),
                 pair[1].qualified()
@@ -254,8 +252,8 @@ mod tests {
 
     #[test]
     fn a_resource_is_found_by_url_and_by_kind() {
-        assert_eq!(find("", "v1", "pods").map(|r| r.kind), Some("Pod"));
-        assert_eq!(by_kind("storage.k8s.io", "v1", "CSINode").map(|r| r.plural), Some("csinodes"));
+        assert_eq!(find("", "v1", "pods").map(|r| &*r.kind), Some("Pod"));
+        assert_eq!(by_kind("storage.k8s.io", "v1", "CSINode").map(|r| &*r.plural), Some("csinodes"));
         assert_eq!(find("apps", "v1", "deployments"), None);
     }
 

@@ -1,7 +1,7 @@
 //! What is served, as clients ask for it: one document for all groups (`apidiscovery.k8s.io`), or a list a group.
 
+use crate::catalog::{Resources, Served};
 use serde_json::{Value, json};
-use trine_objects::resources::{Resource, resources};
 
 /// The minor version that is served.
 pub const VERSION: &str = "v1.37.0";
@@ -24,25 +24,15 @@ pub fn aggregated_type(accept: &str) -> Option<&'static str> {
     None
 }
 
-fn groups() -> Vec<&'static str> {
-    let mut groups: Vec<&str> = resources().iter().map(|r| r.group).filter(|g| !g.is_empty()).collect();
-    groups.dedup();
-    groups
-}
-
-fn of_group(group: &str) -> impl Iterator<Item = &'static Resource> {
-    resources().iter().filter(move |r| r.group == group)
-}
-
 /// The aggregated document of the core group, or of all others.
 #[must_use]
-pub fn aggregated(core: bool, media_type: &str) -> Value {
+pub fn aggregated(resources: &Resources, core: bool, media_type: &str) -> Value {
     let version = if media_type.contains("v=v2beta1") { "v2beta1" } else { "v2" };
-    let groups = if core { vec![""] } else { groups() };
+    let groups = if core { vec![""] } else { resources.groups() };
     let items: Vec<Value> = groups
         .into_iter()
         .map(|group| {
-            let list: Vec<Value> = of_group(group).map(entry).collect();
+            let list: Vec<Value> = resources.of_group(group).map(|r| entry(r)).collect();
             let meta = if group.is_empty() { json!({}) } else { json!({"name": group}) };
             json!({"metadata": meta, "versions": [{"version": "v1", "resources": list, "freshness": "Current"}]})
         })
@@ -51,10 +41,10 @@ pub fn aggregated(core: bool, media_type: &str) -> Value {
         "metadata": {}, "items": items})
 }
 
-fn entry(r: &'static Resource) -> Value {
+fn entry(r: &Served) -> Value {
     let kind =
         |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
-    let mut entry = json!({"resource": r.plural, "responseKind": kind(r.group, r.version, r.kind),
+    let mut entry = json!({"resource": r.plural, "responseKind": kind(&r.group, &r.version, &r.kind),
         "scope": if r.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": r.singular, "verbs": r.verbs});
     if !r.short_names.is_empty() {
@@ -66,7 +56,7 @@ fn entry(r: &'static Resource) -> Value {
     let parts: Vec<Value> = r
         .subresources
         .iter()
-        .map(|s| json!({"subresource": s.name, "responseKind": kind(s.group, s.version, s.kind), "verbs": s.verbs}))
+        .map(|s| json!({"subresource": s.name, "responseKind": kind(&s.group, &s.version, &s.kind), "verbs": s.verbs}))
         .collect();
     if !parts.is_empty() {
         entry["subresources"] = json!(parts);
@@ -83,15 +73,15 @@ pub fn core_versions(address: &str) -> Value {
 
 /// `/apis`.
 #[must_use]
-pub fn group_list() -> Value {
-    let list: Vec<Value> = groups().into_iter().map(group).collect();
+pub fn group_list(resources: &Resources) -> Value {
+    let list: Vec<Value> = resources.groups().into_iter().map(group).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list})
 }
 
 /// `/apis/GROUP`.
 #[must_use]
-pub fn group_document(name: &str) -> Option<Value> {
-    let mut document = groups().contains(&name).then(|| group(name))?;
+pub fn group_document(resources: &Resources, name: &str) -> Option<Value> {
+    let mut document = resources.groups().contains(&name).then(|| group(name))?;
     document["kind"] = "APIGroup".into();
     document["apiVersion"] = "v1".into();
     Some(document)
@@ -104,9 +94,9 @@ fn group(name: &str) -> Value {
 
 /// `/api/v1` and `/apis/GROUP/VERSION`.
 #[must_use]
-pub fn resource_list(group: &str, version: &str) -> Option<Value> {
+pub fn resource_list(resources: &Resources, group: &str, version: &str) -> Option<Value> {
     let mut list = Vec::new();
-    for r in of_group(group).filter(|r| r.version == version) {
+    for r in resources.of_group(group).filter(|r| r.version == version) {
         let mut entry = json!({"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced,
             "kind": r.kind, "verbs": r.verbs});
         if !r.short_names.is_empty() {
@@ -116,12 +106,12 @@ pub fn resource_list(group: &str, version: &str) -> Option<Value> {
             entry["categories"] = json!(r.categories);
         }
         list.push(entry);
-        for s in r.subresources {
+        for s in &r.subresources {
             let mut entry = json!({"name": format!("{}/{}", r.plural, s.name), "singularName": "",
                 "namespaced": r.namespaced, "kind": s.kind, "verbs": s.verbs});
             if s.group != r.group || s.version != r.version {
-                entry["group"] = s.group.into();
-                entry["version"] = s.version.into();
+                entry["group"] = (&*s.group).into();
+                entry["version"] = (&*s.version).into();
             }
             list.push(entry);
         }

@@ -1,10 +1,10 @@
 //! In which form a client wants objects: as they are, as table rows, or their metadata alone.
 
 use serde_json::{Value, json};
-use trine_objects::resources::Resource;
+use std::sync::Arc;
 use trine_store::Object;
 
-use crate::kinds::hooks;
+use crate::catalog::Served;
 use crate::registry::now_unix;
 use crate::verbs::list::Page;
 
@@ -12,11 +12,11 @@ use crate::verbs::list::Page;
 #[derive(Debug, Clone)]
 pub enum Form {
     /// The objects' own bytes.
-    Plain(&'static Resource),
+    Plain(Arc<Served>),
     /// `meta.k8s.io/v1` Table.
     Table {
         /// What is shown.
-        resource: &'static Resource,
+        resource: Arc<Served>,
         /// The columns are sent with the first table only, in a watch.
         with_columns: bool,
         /// `None`, `Metadata` or `Object`: what each row carries.
@@ -29,7 +29,7 @@ pub enum Form {
 impl Form {
     /// From the Accept header: the first form in it that is served.
     #[must_use]
-    pub fn parse(accept: &str, resource: &'static Resource, include: Option<&str>) -> Self {
+    pub fn parse(accept: &str, resource: &Arc<Served>, include: Option<&str>) -> Self {
         for part in accept.split(',') {
             let mut words = part.split(';').map(str::trim);
             if !matches!(words.next(), Some("application/json" | "*/*" | "application/*")) {
@@ -40,20 +40,20 @@ impl Form {
             match parameters.iter().find_map(|p| p.strip_prefix("as=")) {
                 Some("Table") if meta => {
                     let include = include.unwrap_or("Metadata").to_owned();
-                    return Self::Table { resource, with_columns: true, include };
+                    return Self::Table { resource: Arc::clone(resource), with_columns: true, include };
                 }
                 Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta => return Self::Metadata,
                 Some(_) => {}
-                None => return Self::Plain(resource),
+                None => break,
             }
         }
-        Self::Plain(resource)
+        Self::Plain(Arc::clone(resource))
     }
 
     /// Writes one object.
     pub fn one(&mut self, out: &mut Vec<u8>, object: &Object, revision: u64) {
         match self {
-            Self::Plain(resource) if resource.group == resource.storage_group() => {
+            Self::Plain(resource) if !resource.is_converted() => {
                 out.extend_from_slice(object.json());
             }
             Self::Plain(resource) => {
@@ -87,7 +87,7 @@ impl Form {
 
     /// A page of a list.
     #[must_use]
-    pub fn page(&self, resource: &Resource, page: &Page) -> Vec<u8> {
+    pub fn page(&self, resource: &Served, page: &Page) -> Vec<u8> {
         let mut meta = json!({"resourceVersion": page.revision.to_string()});
         if let Some(next) = &page.next {
             meta["continue"] = next.as_str().into();
@@ -103,7 +103,7 @@ impl Form {
         }
         let (kind, version) = match self {
             Self::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
-            _ => (resource.kind.to_owned(), resource.api_version()),
+            _ => (resource.kind.to_string(), resource.api_version()),
         };
         let head =
             format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[");
@@ -121,8 +121,8 @@ impl Form {
 }
 
 /// A stored object in the form of the group under which it was asked for.
-fn served(resource: &Resource, mut object: Value) -> Value {
-    if resource.group != resource.storage_group() && object["kind"] == resource.kind {
+fn served(resource: &Served, mut object: Value) -> Value {
+    if resource.is_converted() && object["kind"] == *resource.kind {
         trine_objects::events::from_core(&mut object);
     }
     object
@@ -136,8 +136,8 @@ fn metadata(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }
 
-fn table(resource: &Resource, objects: &[Value], include: &str, revision: &str) -> Value {
-    let hooks = hooks(resource.group, resource.plural);
+fn table(resource: &Served, objects: &[Value], include: &str, revision: &str) -> Value {
+    let hooks = resource.hooks();
     let columns: Vec<Value> = hooks
         .columns()
         .iter()
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_first_form_that_is_served_is_taken() {
-        let pods = trine_objects::resources::find("", "v1", "pods").unwrap();
+        let pods = &crate::catalog::Catalog::new().now().find("", "v1", "pods").unwrap().clone();
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert!(matches!(Form::parse(table, pods, None), Form::Table { .. }));
         let list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";

@@ -8,12 +8,12 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use trine_objects::resources;
 
 use super::form::Form;
 use super::{discovery, stream};
+use crate::catalog::Resources;
 use crate::openapi::OpenApi;
-use crate::registry::{Registry, stored};
+use crate::registry::Registry;
 use crate::request::{FieldValidation, Query, Target, check, document, target};
 use crate::status::{ApiError, json_response};
 use crate::user::User;
@@ -48,9 +48,10 @@ impl Server {
             return ApiError::Unauthorized.into_response();
         }
         let method = request.method().clone();
-        let answered = match target(&path) {
+        let resources = self.registry.catalog().now();
+        let answered = match target(&path, &resources) {
             Some(target) => self.objects(target, request).await,
-            None => self.others(&path, &request),
+            None => self.others(&resources, &path, &request),
         };
         answered.unwrap_or_else(|error| {
             tracing::debug!(%method, path, %error, "refused");
@@ -58,7 +59,12 @@ impl Server {
         })
     }
 
-    fn others(&self, path: &str, request: &Request<Body>) -> Result<Response, ApiError> {
+    fn others(
+        &self,
+        resources: &Resources,
+        path: &str,
+        request: &Request<Body>,
+    ) -> Result<Response, ApiError> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return Err(ApiError::NoResource);
         }
@@ -68,21 +74,22 @@ impl Server {
         match parts.as_slice() {
             ["api" | "apis"] => match discovery::aggregated_type(accept) {
                 Some(media) => {
-                    let document = discovery::aggregated(parts == ["api"], media);
+                    let document = discovery::aggregated(resources, parts == ["api"], media);
                     let mut response = json_response(StatusCode::OK, &document);
                     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
                     Ok(response)
                 }
                 None if parts == ["api"] => ok(&discovery::core_versions(&self.address)),
-                None => ok(&discovery::group_list()),
+                None => ok(&discovery::group_list(resources)),
             },
             ["api", version] => {
-                discovery::resource_list("", version).map_or(Err(ApiError::NoResource), |d| ok(&d))
+                discovery::resource_list(resources, "", version).map_or(Err(ApiError::NoResource), |d| ok(&d))
             }
-            ["apis", group] => discovery::group_document(group).map_or(Err(ApiError::NoResource), |d| ok(&d)),
-            ["apis", group, version] => {
-                discovery::resource_list(group, version).map_or(Err(ApiError::NoResource), |d| ok(&d))
+            ["apis", group] => {
+                discovery::group_document(resources, group).map_or(Err(ApiError::NoResource), |d| ok(&d))
             }
+            ["apis", group, version] => discovery::resource_list(resources, group, version)
+                .map_or(Err(ApiError::NoResource), |d| ok(&d)),
             ["version"] => ok(&discovery::version()),
             ["livez" | "readyz" | "healthz", ..] => self.health(request.uri().query().unwrap_or_default()),
             ["openapi", "v3"] => Ok(json_bytes(self.openapi.index())),
@@ -140,7 +147,7 @@ impl Server {
             Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
             Method::GET | Method::HEAD => {
                 let page = list::list(&self.registry, &target, &query).await?;
-                Ok(json_bytes(form.page(target.resource, &page)))
+                Ok(json_bytes(form.page(&target.resource, &page)))
             }
             Method::POST => {
                 if target.resource.namespaced && target.namespace.is_empty() {
@@ -153,11 +160,11 @@ impl Server {
                 let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
-                let warnings = check(target.resource, &mut object, duplicates, validation)?;
+                let warnings = check(&target.resource, &mut object, duplicates, validation)?;
                 to_stored(&target, &mut object);
-                let (resource, namespace) = (stored(target.resource), target.namespace.as_str());
+                let (resource, namespace) = (target.resource.stored(), target.namespace.as_str());
                 let mut done =
-                    create::create(&self.registry, resource, namespace, object, query.dry_run()?).await?;
+                    create::create(&self.registry, &resource, namespace, object, query.dry_run()?).await?;
                 done.warnings.splice(0..0, warnings);
                 Ok(written(StatusCode::CREATED, &form, done))
             }
@@ -178,7 +185,7 @@ impl Server {
                         Err(error) => return Err(error),
                     }
                 }
-                Ok(json_bytes(form.page(target.resource, &page)))
+                Ok(json_bytes(form.page(&target.resource, &page)))
             }
             _ => Err(ApiError::MethodNotAllowed),
         }
@@ -187,7 +194,7 @@ impl Server {
     /// `POST bindings`: the older way to say `POST pods/NAME/binding`.
     async fn bind(&self, target: &Target, request: Request<Body>) -> Result<Response, ApiError> {
         let binding = body_value(request).await?;
-        let pods = resources::find("", "v1", "pods").ok_or(ApiError::NoResource)?;
+        let pods = self.registry.resource("", "v1", "pods")?;
         let name = binding["metadata"]["name"].as_str().map(str::to_owned);
         let pod = Target { resource: pods, name, ..target.clone() };
         let answer = part::bind(&self.registry, &pod, &binding).await?;
@@ -215,7 +222,7 @@ impl Server {
         match method {
             Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
             Method::GET | Method::HEAD => {
-                let object = self.registry.get(target.resource, &target.namespace, &name)?;
+                let object = self.registry.get(&target.resource, &target.namespace, &name)?;
                 let mut form = form;
                 let mut bytes = Vec::new();
                 form.one(&mut bytes, &object, object.revision);
@@ -226,7 +233,7 @@ impl Server {
                 let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
-                let warnings = check(target.resource, &mut object, duplicates, validation)?;
+                let warnings = check(&target.resource, &mut object, duplicates, validation)?;
                 to_stored(&target, &mut object);
                 let mut done =
                     update::replace(&self.registry, &target.stored(), object, query.dry_run()?).await?;
@@ -295,14 +302,14 @@ fn served(target: &Target, method: &Method, query: &Query) -> Result<(), ApiErro
 
 fn form(target: &Target, query: &Query, request: &Request<Body>) -> Form {
     let accept = header_text(request.headers(), &header::ACCEPT);
-    Form::parse(accept, target.resource, query.get("includeObject"))
+    Form::parse(accept, &target.resource, query.get("includeObject"))
 }
 
 /// Objects that are served under two groups are stored as one of them.
 fn to_stored(target: &Target, object: &mut Value) {
     let given = object["apiVersion"].as_str().unwrap_or_default();
     let fits = given.is_empty() || given == target.resource.api_version();
-    if fits && stored(target.resource) != target.resource {
+    if fits && target.resource.is_converted() {
         trine_objects::events::to_core(object);
     }
 }

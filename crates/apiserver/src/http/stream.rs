@@ -15,7 +15,6 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use trine_objects::resources;
 
 use super::serve::ServeError;
 use crate::pki::Identity;
@@ -81,7 +80,7 @@ impl Kubelets {
             return Err(ApiError::NoResource);
         }
         let name = target.name.as_deref().unwrap_or_default();
-        let pod = parse(registry.get(target.resource, &target.namespace, name)?.json())?;
+        let pod = parse(registry.get(&target.resource, &target.namespace, name)?.json())?;
         let query = request.uri().query().unwrap_or_default().to_owned();
         let container = container(&pod, &query)?;
         let (host, port) = kubelet_address(registry, &pod)?;
@@ -204,8 +203,8 @@ fn kubelet_address(registry: &Registry, pod: &Value) -> Result<(String, u16), Ap
     if node_name.is_empty() {
         return Err(ApiError::BadRequest(format!("pod {pod_name} does not have a host assigned")));
     }
-    let nodes = resources::find("", "v1", "nodes").ok_or(ApiError::NoResource)?;
-    let node = parse(registry.get(nodes, "", node_name)?.json())?;
+    let nodes = registry.resource("", "v1", "nodes")?;
+    let node = parse(registry.get(&nodes, "", node_name)?.json())?;
     let addresses = node["status"]["addresses"].as_array();
     let internal = addresses.into_iter().flatten().find(|a| a["type"] == "InternalIP");
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();

@@ -3,9 +3,9 @@
 use super::generic::Generic;
 use super::{Cause, Column, Cx, Invalid, columns};
 use super::{config, endpoints, event, metadata, namespace, node, pod, service, small, storage};
+use crate::catalog::Served;
 use serde_json::Value;
 use trine_objects::names;
-use trine_objects::resources::Resource;
 
 /// The particulars of a kind. The order at creation is `defaults`, `prepare_create`, `validate`, the write, `Cx::commit`; at
 /// an update `defaults`, `prepare_update`, `validate`, the write, `Cx::commit`. Each may be repeated after a lost race. All
@@ -94,8 +94,8 @@ pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
 }
 
 /// Everything wrong with an object of a resource: its metadata, and what its kind says.
-pub fn validate(resource: &Resource, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let hooks = hooks(resource.group, resource.plural);
+pub fn validate(resource: &Served, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let hooks = resource.hooks();
     let mut causes = metadata::validate(obj, resource.namespaced, |name| hooks.name(name));
     causes.extend(hooks.validate(obj, old));
     causes
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn every_row_has_a_cell_for_each_column_and_no_hook_minds_an_empty_object() {
         for r in resources() {
-            let hooks = hooks(r.group, r.plural);
+            let hooks = hooks(&r.group, &r.plural);
             for mut object in [
                 json!({}),
                 json!({"metadata": {"name": "x"}, "spec": null}),
@@ -130,7 +130,7 @@ mod tests {
         let pod = json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {"httpGet": {"port": 1}},
             "resources": {"limits": {"cpu": "1"}}}], "volumes": [{"name": "v"}]}});
         for r in resources() {
-            let hooks = hooks(r.group, r.plural);
+            let hooks = hooks(&r.group, &r.plural);
             let mut once = pod.clone();
             hooks.defaults(&mut once);
             let mut twice = once.clone();
@@ -146,11 +146,11 @@ mod tests {
         for r in resources() {
             let mut object =
                 if r.plural == "pods" { pod.clone() } else { json!({"metadata": {"name": "x"}}) };
-            hooks(r.group, r.plural).defaults(&mut object);
+            hooks(&r.group, &r.plural).defaults(&mut object);
             if r.group == "events.k8s.io" {
                 continue;
             }
-            let ty = trine_objects::schema::of(r.group, r.version, r.kind).unwrap();
+            let ty = trine_objects::schema::of(&r.group, &r.version, &r.kind).unwrap();
             let errors: Vec<String> =
                 trine_objects::schema::check(ty, &object).iter().map(ToString::to_string).collect();
             assert_eq!(errors, Vec::<String>::new(), "{}", r.qualified());

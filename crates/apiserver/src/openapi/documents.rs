@@ -49,8 +49,8 @@ impl OpenApi {
         digest.update(schema::source());
         for r in resources() {
             digest.update(format!("{r:?}"));
-            if !documents.iter().any(|d| (d.group, d.version) == (r.group, r.version)) {
-                documents.push(Slot { group: r.group, version: r.version, document: OnceLock::new() });
+            if !documents.iter().any(|d| (d.group, d.version) == (&*r.group, &*r.version)) {
+                documents.push(Slot { group: &r.group, version: &r.version, document: OnceLock::new() });
             }
         }
         Self { hash: hex::encode(&digest.finalize()[..16]).to_uppercase(), documents }
@@ -82,7 +82,7 @@ fn group_path(group: &str, version: &str) -> String {
 
 fn build(group: &str, version: &str) -> Bytes {
     let served: Vec<&Resource> =
-        resources().iter().filter(|r| (r.group, r.version) == (group, version)).collect();
+        resources().iter().filter(|r| (&*r.group, &*r.version) == (group, version)).collect();
     let root = format!("/{}", group_path(group, version));
     let document = json!({
         "openapi": "3.0.0",

@@ -40,7 +40,7 @@ impl Subject<'_> {
 pub(super) fn of(root: &str, served: &[&Resource]) -> Value {
     let mut paths = Map::new();
     for r in served {
-        let subject = Subject { group: r.group, version: r.version, kind: r.kind };
+        let subject = Subject { group: &r.group, version: &r.version, kind: &r.kind };
         let all = format!("{root}/{}", r.plural);
         let within = format!("{root}/namespaces/{{namespace}}/{}", r.plural);
         let collection = if r.namespaced { &within } else { &all };
@@ -53,7 +53,7 @@ pub(super) fn of(root: &str, served: &[&Resource]) -> Value {
         if r.serves("get") {
             paths.insert(format!("{collection}/{{name}}"), path(named, object_operations(r, subject)));
         }
-        for s in r.subresources {
+        for s in &r.subresources {
             paths.insert(format!("{collection}/{{name}}/{}", s.name), path(named, subresource_operations(s)));
         }
     }
@@ -160,7 +160,7 @@ fn object_operations(r: &Resource, subject: Subject) -> Vec<(&'static str, Value
 }
 
 fn subresource_operations(s: &Subresource) -> Vec<(&'static str, Value)> {
-    let subject = Subject { group: s.group, version: s.version, kind: s.kind };
+    let subject = Subject { group: &s.group, version: &s.version, kind: &s.kind };
     let connects = s.kind.ends_with("Options");
     let mut operations = Vec::new();
     for verb in s.verbs {

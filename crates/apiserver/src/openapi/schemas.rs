@@ -21,9 +21,9 @@ pub(super) fn reference(name: &str) -> Value {
 pub(super) fn of(served: &[&Resource]) -> Value {
     let mut todo: Vec<&'static Type> = Vec::new();
     for r in served {
-        todo.extend(schema::of(r.group, r.version, r.kind));
-        todo.extend(schema::of(r.group, r.version, &format!("{}List", r.kind)));
-        todo.extend(r.subresources.iter().filter_map(|s| schema::of(s.group, s.version, s.kind)));
+        todo.extend(schema::of(&r.group, &r.version, &r.kind));
+        todo.extend(schema::of(&r.group, &r.version, &format!("{}List", r.kind)));
+        todo.extend(r.subresources.iter().filter_map(|s| schema::of(&s.group, &s.version, &s.kind)));
     }
     for name in ["~meta.v1.DeleteOptions", "~meta.v1.Status"] {
         todo.extend(schema::named(name));

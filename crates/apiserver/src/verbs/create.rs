@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use tracing::Instrument;
 use tracing::field::Empty;
-use trine_objects::resources::{self, Resource};
 use trine_objects::time;
 use trine_store::Expect;
 
 use super::{Written, invalid};
-use crate::kinds::{Invalid, hooks, validate};
+use crate::catalog::Served;
+use crate::kinds::{Invalid, validate};
 use crate::registry::{Registry, now_unix, text};
 use crate::status::ApiError;
 
@@ -25,7 +25,7 @@ const MAX_GENERATED_PREFIX: usize = 58;
 /// [`ApiError`].
 pub async fn create(
     registry: &Registry,
-    resource: &'static Resource,
+    resource: &Served,
     namespace: &str,
     object: Value,
     dry_run: bool,
@@ -50,7 +50,7 @@ pub async fn create(
 
 async fn create_any(
     registry: &Registry,
-    resource: &'static Resource,
+    resource: &Served,
     namespace: &str,
     mut object: Value,
     dry_run: bool,
@@ -85,11 +85,11 @@ async fn create_any(
 
 async fn attempt_create(
     registry: &Registry,
-    resource: &'static Resource,
+    resource: &Served,
     mut object: Value,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
-    let hooks = hooks(resource.group, resource.plural);
+    let hooks = resource.hooks();
     let mut cx = registry.cx();
     stamp(resource, &mut object);
     hooks.defaults(&mut object);
@@ -115,12 +115,12 @@ async fn attempt_create(
 ///
 /// # Errors
 /// [`ApiError::BadRequest`].
-pub fn fit_to_path(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), ApiError> {
+pub fn fit_to_path(resource: &Served, namespace: &str, object: &mut Value) -> Result<(), ApiError> {
     let bad = |message: String| Err(ApiError::BadRequest(message));
     if !object.is_object() {
         return bad("the body is not an object".to_owned());
     }
-    let (api_version, kind) = (resource.api_version(), resource.kind);
+    let (api_version, kind) = (resource.api_version(), &*resource.kind);
     let (got_version, got_kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     if !got_version.is_empty() && got_version != api_version || !got_kind.is_empty() && got_kind != kind {
         return bad(format!(
@@ -145,7 +145,7 @@ pub fn fit_to_path(resource: &Resource, namespace: &str, object: &mut Value) -> 
 }
 
 /// What only the server says about a new object.
-fn stamp(resource: &Resource, object: &mut Value) {
+fn stamp(resource: &Served, object: &mut Value) {
     let meta = &mut object["metadata"];
     for field in
         ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "managedFields"]
@@ -164,11 +164,11 @@ fn stamp(resource: &Resource, object: &mut Value) {
 fn namespace_accepts(
     registry: &Registry,
     namespace: &str,
-    resource: &Resource,
+    resource: &Served,
     name: &str,
 ) -> Result<(), ApiError> {
-    let Some(namespaces) = resources::find("", "v1", "namespaces") else { return Ok(()) };
-    let found = registry.get(namespaces, "", namespace)?;
+    let namespaces = registry.resource("", "v1", "namespaces")?;
+    let found = registry.get(&namespaces, "", namespace)?;
     let going = serde_json::from_slice::<Value>(found.json())
         .is_ok_and(|n| !n["metadata"]["deletionTimestamp"].is_null());
     if going {

@@ -5,7 +5,6 @@ use trine_objects::time;
 use trine_store::Expect;
 
 use super::update::{may_go, parse};
-use crate::kinds::hooks;
 use crate::registry::{Registry, now_unix, text};
 use crate::request::{Query, Target};
 use crate::status::ApiError;
@@ -48,13 +47,13 @@ impl Options {
 /// # Errors
 /// [`ApiError`].
 pub async fn delete(registry: &Registry, target: &Target, options: &Options) -> Result<Value, ApiError> {
-    let resource = target.resource;
+    let resource = &target.resource;
     let name = target.name.as_deref().unwrap_or_default();
     for attempt in 0.. {
         let current = registry.get(resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         preconditions(target, name, &old, options)?;
-        let object = marked(resource.plural, &old, options.grace);
+        let object = marked(&resource.plural, &old, options.grace);
         if options.dry_run {
             return Ok(object);
         }
@@ -72,10 +71,10 @@ pub async fn delete(registry: &Registry, target: &Target, options: &Options) -> 
             Ok(object) => {
                 if gone {
                     let mut cx = registry.cx();
-                    hooks(resource.group, resource.plural).after_delete(&object, &mut cx);
+                    resource.hooks().after_delete(&object, &mut cx);
                     cx.commit();
                 }
-                return Ok(if gone && !RETURNED.contains(&resource.plural) {
+                return Ok(if gone && !RETURNED.contains(&&*resource.plural) {
                     success(target, &object)
                 } else {
                     object

@@ -40,8 +40,8 @@ struct Continue {
 /// [`ApiError::Expired`] for a forgotten revision, [`ApiError::TooLargeRevision`] for one to come.
 pub async fn list(registry: &Registry, target: &Target, query: &Query) -> Result<Page, ApiError> {
     let selection = Selection::parse(query, target)?;
-    let scope = scope(target.resource, &target.namespace);
-    let prefix = registry.prefix(target.resource);
+    let scope = scope(&target.resource, &target.namespace);
+    let prefix = registry.prefix(&target.resource);
     let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
     let from = query.get("continue").map(token).transpose()?;
     let asked = revision(query)?;

@@ -11,9 +11,9 @@ pub mod update;
 pub mod watch;
 
 use serde_json::Value;
-use trine_objects::resources::Resource;
 
-use crate::kinds::{Cx, Invalid, hooks, validate};
+use crate::catalog::Served;
+use crate::kinds::{Cx, Invalid, validate};
 use crate::registry::text;
 use crate::status::ApiError;
 
@@ -27,19 +27,14 @@ pub struct Written {
 }
 
 /// [`ApiError::Invalid`] about an object.
-fn invalid(resource: &Resource, object: &Value, causes: Invalid) -> ApiError {
+fn invalid(resource: &Served, object: &Value, causes: Invalid) -> ApiError {
     let name = text(&object["metadata"]["name"]).to_owned();
-    ApiError::Invalid { kind: resource.kind.to_owned(), group: resource.group.to_owned(), name, causes }
+    ApiError::Invalid { kind: resource.kind.to_string(), group: resource.group.to_string(), name, causes }
 }
 
 /// Asks the kind to prepare an update, then whether the result is right.
-fn prepare_update(
-    resource: &Resource,
-    new: &mut Value,
-    old: &Value,
-    cx: &mut Cx<'_>,
-) -> Result<(), ApiError> {
-    let hooks = hooks(resource.group, resource.plural);
+fn prepare_update(resource: &Served, new: &mut Value, old: &Value, cx: &mut Cx<'_>) -> Result<(), ApiError> {
+    let hooks = resource.hooks();
     hooks.defaults(new);
     hooks.prepare_update(new, old, cx).map_err(|causes| invalid(resource, new, causes))?;
     let causes = validate(resource, new, Some(old));

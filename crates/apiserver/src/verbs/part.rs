@@ -28,7 +28,7 @@ pub async fn bind(registry: &Registry, target: &Target, binding: &Value) -> Resu
         return Err(ApiError::BadRequest("target.name: Required value".to_owned()));
     }
     for attempt in 0.. {
-        let current = registry.get(target.resource, &target.namespace, name)?;
+        let current = registry.get(&target.resource, &target.namespace, name)?;
         let mut pod = parse(current.json())?;
         let conflict = |why: String| ApiError::Conflict {
             resource: "pods/binding".to_owned(),
@@ -48,7 +48,7 @@ pub async fn bind(registry: &Registry, target: &Target, binding: &Value) -> Resu
         }
         pod["spec"]["nodeName"] = node.into();
         set_scheduled(&mut pod);
-        match registry.put(target.resource, &pod, Expect::At(current.revision)).await {
+        match registry.put(&target.resource, &pod, Expect::At(current.revision)).await {
             Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}
             Err(error) => return Err(error),
             Ok(_) => return Ok(done(201)),
@@ -88,7 +88,7 @@ pub async fn evict(registry: &Registry, target: &Target, eviction: &Value) -> Re
 pub async fn finalize(registry: &Registry, target: &Target, object: &Value) -> Result<Value, ApiError> {
     let name = target.name.as_deref().unwrap_or_default();
     for attempt in 0.. {
-        let current = registry.get(target.resource, "", name)?;
+        let current = registry.get(&target.resource, "", name)?;
         let mut namespace = parse(current.json())?;
         match object["spec"]["finalizers"].as_array() {
             Some(list) if !list.is_empty() => namespace["spec"]["finalizers"] = json!(list),
@@ -99,9 +99,9 @@ pub async fn finalize(registry: &Registry, target: &Target, object: &Value) -> R
             }
         }
         let written = if may_go(&namespace) {
-            registry.remove(target.resource, &namespace, current.revision).await
+            registry.remove(&target.resource, &namespace, current.revision).await
         } else {
-            registry.put(target.resource, &namespace, Expect::At(current.revision)).await
+            registry.put(&target.resource, &namespace, Expect::At(current.revision)).await
         };
         match written {
             Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}

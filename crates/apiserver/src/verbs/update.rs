@@ -1,14 +1,14 @@
 //! PUT and PATCH: a change of an object that is there, by compare-and-swap.
 
 use serde_json::Value;
-use trine_objects::resources::Resource;
 use trine_objects::schema::{self, FieldError};
 use trine_objects::{events, patch};
 use trine_store::Expect;
 
 use super::create::fit_to_path;
 use super::{Written, prepare_update};
-use crate::kinds::{Cause, Invalid, hooks};
+use crate::catalog::Served;
+use crate::kinds::{Cause, Invalid};
 use crate::registry::{Registry, text};
 use crate::request::{FieldValidation, Target, check};
 use crate::status::ApiError;
@@ -60,7 +60,7 @@ pub async fn replace(
     dry_run: bool,
 ) -> Result<Written, ApiError> {
     let name = target.name.as_deref().unwrap_or_default();
-    fit_to_path(target.resource, &target.namespace, &mut object)?;
+    fit_to_path(&target.resource, &target.namespace, &mut object)?;
     if text(&object["metadata"]["name"]) != name {
         let got = text(&object["metadata"]["name"]);
         return Err(ApiError::BadRequest(format!(
@@ -68,7 +68,7 @@ pub async fn replace(
         )));
     }
     for attempt in 0.. {
-        let current = registry.get(target.resource, &target.namespace, name)?;
+        let current = registry.get(&target.resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         let unconditional = text(&object["metadata"]["resourceVersion"]).is_empty();
         match write(registry, target, old, current.revision, object.clone(), dry_run).await {
@@ -93,19 +93,19 @@ pub async fn patch(
 ) -> Result<Written, ApiError> {
     let (change, duplicates) = change;
     let stored = target.stored();
-    let foreign = stored.resource != target.resource;
+    let foreign = target.resource.is_converted();
     let name = target.name.as_deref().unwrap_or_default();
     let conditional = kind != PatchKind::Json && !text(&change["metadata"]["resourceVersion"]).is_empty();
     for attempt in 0.. {
-        let current = registry.get(target.resource, &target.namespace, name)?;
+        let current = registry.get(&target.resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         let mut new = old.clone();
         if foreign {
             events::from_core(&mut new);
         }
-        apply(target.resource, kind, change, &mut new)?;
-        let mut warnings = check(target.resource, &mut new, duplicates.clone(), validation)?;
-        fit_to_path(target.resource, &target.namespace, &mut new)?;
+        apply(&target.resource, kind, change, &mut new)?;
+        let mut warnings = check(&target.resource, &mut new, duplicates.clone(), validation)?;
+        fit_to_path(&target.resource, &target.namespace, &mut new)?;
         if foreign {
             events::to_core(&mut new);
         }
@@ -124,11 +124,11 @@ pub async fn patch(
     Err(ApiError::Internal("no end of retries".to_owned()))
 }
 
-fn apply(resource: &Resource, kind: PatchKind, change: &Value, object: &mut Value) -> Result<(), ApiError> {
+fn apply(resource: &Served, kind: PatchKind, change: &Value, object: &mut Value) -> Result<(), ApiError> {
     let done = match kind {
         PatchKind::Json => patch::json(object, change),
         PatchKind::Merge => patch::merge(object, change),
-        PatchKind::Strategic => match schema::of(resource.group, resource.version, resource.kind) {
+        PatchKind::Strategic => match schema::of(&resource.group, &resource.version, &resource.kind) {
             Some(schema) => patch::strategic(object, change, schema),
             None => {
                 let what = "strategic merge patches are not supported for this resource";
@@ -151,7 +151,7 @@ async fn write(
     mut new: Value,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
-    let resource = target.resource;
+    let resource = &target.resource;
     let name = text(&old["metadata"]["name"]).to_owned();
     preconditions(resource, &name, &old, &new)?;
     merge_parts(target, &old, &mut new);
@@ -170,7 +170,7 @@ async fn write(
     }
     let object = if may_go(&new) {
         let gone = registry.remove(resource, &new, revision).await?;
-        hooks(resource.group, resource.plural).after_delete(&gone, &mut cx);
+        resource.hooks().after_delete(&gone, &mut cx);
         gone
     } else {
         registry.put(resource, &new, Expect::At(revision)).await?
@@ -180,7 +180,7 @@ async fn write(
 }
 
 /// The revision and the uid that a request names must be the object's.
-fn preconditions(resource: &Resource, name: &str, old: &Value, new: &Value) -> Result<(), ApiError> {
+fn preconditions(resource: &Served, name: &str, old: &Value, new: &Value) -> Result<(), ApiError> {
     let wanted = text(&new["metadata"]["resourceVersion"]);
     if !wanted.is_empty() && wanted != "0" && wanted != text(&old["metadata"]["resourceVersion"]) {
         return Err(ApiError::modified(resource, name));
@@ -229,7 +229,7 @@ fn merge_parts(target: &Target, old: &Value, new: &mut Value) {
 }
 
 /// Nothing may be added to what holds an object that is being deleted.
-fn forbid_new_finalizers(resource: &Resource, old: &Value, new: &Value) -> Result<(), ApiError> {
+fn forbid_new_finalizers(resource: &Served, old: &Value, new: &Value) -> Result<(), ApiError> {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }

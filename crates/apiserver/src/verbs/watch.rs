@@ -14,7 +14,7 @@ use trine_store::{Object, WatchError};
 
 use super::list::{revision, wait};
 use crate::http::form::Form;
-use crate::registry::{Registry, decode, scope};
+use crate::registry::{Registry, scope};
 use crate::request::{Query, Selection, Target};
 use crate::status::ApiError;
 
@@ -82,7 +82,7 @@ impl State {
         match (seen(event, &self.selection), &event.past) {
             // What left the selection is shown as it was last in it.
             (Some(Change::Deleted), Past::Was(last)) if !event.deleted => {
-                let last = at_revision(last, event.revision);
+                let last = at_revision(&self.registry, last, event.revision);
                 line(out, Change::Deleted, &last, &mut self.form, event.revision);
             }
             (Some(change), _) => line(out, change, &event.object, &mut self.form, event.revision),
@@ -92,8 +92,9 @@ impl State {
 }
 
 /// The object with another revision in it.
-fn at_revision(object: &Object, revision: u64) -> Object {
-    let decoded = decode(&object.key, revision, object.json()).unwrap_or_else(|| object.decoded.clone());
+fn at_revision(registry: &Registry, object: &Object, revision: u64) -> Object {
+    let decoded =
+        registry.decode(&object.key, revision, object.json()).unwrap_or_else(|| object.decoded.clone());
     Object { key: object.key.clone(), revision, decoded }
 }
 
@@ -109,8 +110,8 @@ pub async fn watch(
     stop: CancellationToken,
 ) -> Result<Body, ApiError> {
     let selection = Arc::new(Selection::parse(query, target)?);
-    let scope = scope(target.resource, &target.namespace);
-    let prefix = registry.prefix(target.resource);
+    let scope = scope(&target.resource, &target.namespace);
+    let prefix = registry.prefix(&target.resource);
     let wanted = Arc::clone(&selection);
     let filter = Box::new(move |event: &Event| seen(event, &wanted).is_some());
     let asked = revision(query)?;

@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn every_served_kind_has_a_type() {
         for r in crate::resources::resources() {
-            assert!(of(r.group, r.version, r.kind).is_some(), "{}", r.qualified());
+            assert!(of(&r.group, &r.version, &r.kind).is_some(), "{}", r.qualified());
         }
     }
 
