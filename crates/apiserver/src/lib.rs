@@ -5,12 +5,14 @@
 //! - [`request`] path, query and body
 //! - [`verbs`] what may be done to objects, the same for all kinds
 //! - [`kinds`] what is particular to each kind: defaults, validation, columns
+//! - [`admission`] whether a write fits what else is there
 //! - [`catalog`] which kinds there are at this moment
 //! - [`registry`] objects in the store
 //! - [`openapi`] the published description of what is served
 //! - [`pki`] and [`user`] who is who
 //! - [`status`] refusals
 
+pub mod admission;
 pub mod bootstrap;
 pub mod catalog;
 pub mod http;

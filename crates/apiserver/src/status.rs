@@ -64,6 +64,16 @@ pub enum ApiError {
     /// The user is known, and may not.
     #[error("{0}")]
     Forbidden(String),
+    /// The user is known, and may not do this.
+    #[error("{}", forbidden(resource, name, why))]
+    Denied {
+        /// `pods`, `deployments.apps`; empty for what is no object.
+        resource: String,
+        /// The object's name, perhaps empty.
+        name: String,
+        /// Who may not do what, and perhaps why.
+        why: String,
+    },
     /// The verb is not served here.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
@@ -130,7 +140,9 @@ impl ApiError {
             Self::Invalid { .. } | Self::Unprocessable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized"),
-            Self::Forbidden(_) | Self::Terminating { .. } => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::Forbidden(_) | Self::Denied { .. } | Self::Terminating { .. } => {
+                (StatusCode::FORBIDDEN, "Forbidden")
+            }
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
@@ -149,10 +161,16 @@ impl ApiError {
             "message": self.to_string(), "reason": reason, "code": code.as_u16()});
         match self {
             Self::NotFound { resource, name }
+            | Self::Denied { resource, name, .. }
             | Self::AlreadyExists { resource, name }
             | Self::Conflict { resource, name, .. } => {
                 let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
-                status["details"] = json!({"name": name, "group": group, "kind": kind});
+                status["details"] = json!({});
+                for (key, value) in [("name", name.as_str()), ("group", group), ("kind", kind)] {
+                    if !value.is_empty() || !matches!(self, Self::Denied { .. }) {
+                        status["details"][key] = value.into();
+                    }
+                }
             }
             Self::Invalid { kind, group, name, causes } => {
                 let causes: Vec<Value> = causes
@@ -181,6 +199,14 @@ impl ApiError {
 /// `Pod`, `StorageClass.storage.k8s.io`.
 fn qualified(kind: &str, group: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
+}
+
+fn forbidden(resource: &str, name: &str, why: &str) -> String {
+    match (resource, name) {
+        ("", _) => format!("forbidden: {why}"),
+        (resource, "") => format!("{resource} is forbidden: {why}"),
+        (resource, name) => format!("{resource} {name:?} is forbidden: {why}"),
+    }
 }
 
 impl IntoResponse for ApiError {

@@ -7,6 +7,7 @@ use trine_objects::time;
 use trine_store::Expect;
 
 use super::{Written, invalid};
+use crate::admission::{self, Change};
 use crate::catalog::Served;
 use crate::kinds::{Invalid, validate};
 use crate::registry::{Registry, now_unix, text};
@@ -93,12 +94,16 @@ async fn attempt_create(
     let mut cx = registry.cx();
     stamp(resource, &mut object);
     hooks.defaults(&mut object);
+    let change = Change { resource, subresource: "", old: None, dry_run };
+    let mut warnings = Vec::new();
+    admission::mutate(registry, &change, &mut object, &mut warnings).await?;
     hooks.prepare_create(&mut object, &mut cx).map_err(|causes| invalid(resource, &object, causes))?;
     let causes = validate(resource, &object, None);
     if !causes.is_empty() {
         return Err(invalid(resource, &object, Invalid(causes)));
     }
-    let warnings = std::mem::take(&mut cx.warnings);
+    warnings.append(&mut cx.warnings);
+    admission::validate(registry, &change, Some(&object), &mut warnings).await?;
     if dry_run {
         let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
         return match registry.get(resource, namespace, name) {

@@ -5,6 +5,7 @@ use trine_objects::time;
 use trine_store::Expect;
 
 use super::update::{may_go, parse};
+use crate::admission::{self, Change};
 use crate::registry::{Registry, now_unix, text};
 use crate::request::{Query, Target};
 use crate::status::ApiError;
@@ -53,6 +54,9 @@ pub async fn delete(registry: &Registry, target: &Target, options: &Options) -> 
         let current = registry.get(resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         preconditions(target, name, &old, options)?;
+        let subresource = target.subresource.as_deref().unwrap_or_default();
+        let change = Change { resource, subresource, old: Some(&old), dry_run: options.dry_run };
+        admission::validate(registry, &change, None, &mut Vec::new()).await?;
         let object = marked(&resource.plural, &old, options.grace);
         if options.dry_run {
             return Ok(object);

@@ -35,7 +35,6 @@ fn invalid(resource: &Served, object: &Value, causes: Invalid) -> ApiError {
 /// Asks the kind to prepare an update, then whether the result is right.
 fn prepare_update(resource: &Served, new: &mut Value, old: &Value, cx: &mut Cx<'_>) -> Result<(), ApiError> {
     let hooks = resource.hooks();
-    hooks.defaults(new);
     hooks.prepare_update(new, old, cx).map_err(|causes| invalid(resource, new, causes))?;
     let causes = validate(resource, new, Some(old));
     if causes.is_empty() { Ok(()) } else { Err(invalid(resource, new, Invalid(causes))) }

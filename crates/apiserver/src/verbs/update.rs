@@ -7,6 +7,7 @@ use trine_store::Expect;
 
 use super::create::fit_to_path;
 use super::{Written, prepare_update};
+use crate::admission::{self, Change};
 use crate::catalog::Served;
 use crate::kinds::{Cause, Invalid};
 use crate::registry::{Registry, text};
@@ -155,6 +156,11 @@ async fn write(
     let name = text(&old["metadata"]["name"]).to_owned();
     preconditions(resource, &name, &old, &new)?;
     merge_parts(target, &old, &mut new);
+    resource.hooks().defaults(&mut new);
+    let subresource = target.subresource.as_deref().unwrap_or_default();
+    let change = Change { resource, subresource, old: Some(&old), dry_run };
+    let mut warnings = Vec::new();
+    admission::mutate(registry, &change, &mut new, &mut warnings).await?;
     let mut cx = registry.cx();
     prepare_update(resource, &mut new, &old, &mut cx)?;
     forbid_new_finalizers(resource, &old, &new)?;
@@ -164,7 +170,8 @@ async fn write(
         new["metadata"]["generation"] = (generation + 1).into();
     }
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-    let warnings = std::mem::take(&mut cx.warnings);
+    warnings.append(&mut cx.warnings);
+    admission::validate(registry, &change, Some(&new), &mut warnings).await?;
     if new == old || dry_run {
         return Ok(Written { object: new, warnings });
     }
