@@ -8,10 +8,18 @@ use std::fmt;
 
 /// Reads a document; fields that are there twice are reported with their paths, and the last one counts.
 pub fn parse_reporting_duplicates(bytes: &[u8]) -> Result<(Value, Vec<FieldError>), serde_json::Error> {
-    let found = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { path: &Path::Root, found: &found }.deserialize(&mut deserializer)?;
+    let read = read_reporting_duplicates(&mut deserializer)?;
     deserializer.end()?;
+    Ok(read)
+}
+
+/// The same from any format that tells of a key each time it comes.
+pub fn read_reporting_duplicates<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<(Value, Vec<FieldError>), D::Error> {
+    let found = RefCell::new(Vec::new());
+    let value = Node { path: &Path::Root, found: &found }.deserialize(deserializer)?;
     Ok((value, found.into_inner()))
 }
 
@@ -79,6 +87,14 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {

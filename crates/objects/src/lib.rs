@@ -8,11 +8,13 @@
 //! - [`names`] what may be a name
 //! - [`selector`] label and field selectors
 //! - [`patch`] the ways to change an object by a patch
+//! - [`apply`] server-side apply: who owns which field
 //! - [`quantity`] amounts with suffixes
 //! - [`events`] the two forms of Events
 //! - [`conditions`] the list `status.conditions`
 //! - [`time`] times in RFC 3339 and ages for people
 
+pub mod apply;
 pub mod conditions;
 pub mod events;
 pub mod json;

@@ -7,20 +7,40 @@ use serde_json::Value;
 const MAX_OPERATIONS: usize = 10_000;
 
 /// Applies a list of operations. The object is unchanged if one of them fails.
+///
+/// # Errors
+/// [`PatchError`].
 pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations: json_patch::Patch = serde_json::from_value(patch.clone())
         .map_err(|e| PatchError::Malformed(format!("error decoding patch: {e}")))?;
     if operations.len() > MAX_OPERATIONS {
-        return Err(PatchError::Malformed(format!(
+        return Err(PatchError::TooLarge(format!(
             "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
             operations.len()
         )));
     }
-    json_patch::patch(object, &operations).map_err(|e| {
-        PatchError::Inapplicable(format!(
-            "the server rejected our request due to an error in our request: {e}"
-        ))
-    })
+    let mut patched = object.clone();
+    for operation in &operations.0 {
+        if tests_for_absence(operation, &patched) {
+            continue;
+        }
+        json_patch::patch(&mut patched, std::slice::from_ref(operation)).map_err(|e| {
+            PatchError::Inapplicable(format!(
+                "the server rejected our request due to an error in our request: {e}"
+            ))
+        })?;
+    }
+    *object = patched;
+    Ok(())
+}
+
+/// A test for null holds where the field is absent in an object that is there, as it does upstream.
+fn tests_for_absence(operation: &json_patch::PatchOperation, object: &Value) -> bool {
+    let json_patch::PatchOperation::Test(test) = operation else { return false };
+    let Some((parent, _)) = test.path.as_str().rsplit_once('/') else { return false };
+    test.value.is_null()
+        && object.pointer(test.path.as_str()).is_none()
+        && object.pointer(parent).is_some_and(Value::is_object)
 }
 
 #[cfg(test)]
@@ -49,5 +69,17 @@ mod tests {
         assert!(matches!(json(&mut object, &failing), Err(PatchError::Inapplicable(_))));
         assert_eq!(object, before);
         assert!(matches!(json(&mut object, &value!([{"op": "swap"}])), Err(PatchError::Malformed(_))));
+        let many = Value::Array(vec![value!({"op": "test", "path": "", "value": 1}); MAX_OPERATIONS + 1]);
+        assert!(matches!(json(&mut object, &many), Err(PatchError::TooLarge(_))));
+    }
+
+    #[test]
+    fn a_test_for_null_holds_where_nothing_is() {
+        let mut object = value!({"metadata": {"labels": {"a": "1"}}});
+        let test = |path: &str| value!([{"op": "test", "path": path, "value": null}, {"op": "add", "path": "/x", "value": 1}]);
+        assert!(json(&mut object, &test("/metadata/labels/a")).is_err());
+        assert!(json(&mut object, &test("/metadata/annotations/a")).is_err());
+        json(&mut object, &test("/metadata/labels/b")).unwrap();
+        assert_eq!(object["x"], 1);
     }
 }

@@ -19,6 +19,9 @@ pub enum PatchError {
     /// The patch itself is malformed (400).
     #[error("{0}")]
     Malformed(String),
+    /// It has more operations than are allowed (413).
+    #[error("{0}")]
+    TooLarge(String),
     /// It is well-formed but cannot be applied to this object (422).
     #[error("{0}")]
     Inapplicable(String),
