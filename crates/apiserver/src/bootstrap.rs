@@ -8,6 +8,7 @@ use trine_store::Expect;
 use crate::registry::Registry;
 use crate::status::ApiError;
 use crate::verbs::create;
+use crate::verbs::options::WriteOptions;
 use crate::verbs::update::parse;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -45,7 +46,7 @@ async fn make(
     object: Value,
 ) -> Result<(), ApiError> {
     let resource = registry.resource(group, "v1", plural)?;
-    match create::create(registry, &resource, namespace, object, false).await {
+    match create::create(registry, &resource, namespace, object, &WriteOptions::of_server()).await {
         Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error),
     }

@@ -222,17 +222,32 @@ pub fn document(content_type: &str, body: &Bytes) -> Result<(Value, Vec<FieldErr
         "" | "application/json" => {
             json::parse_reporting_duplicates(body).map_err(|e| bad(format!("the body is not JSON: {e}")))
         }
-        "application/yaml" | "text/yaml" => {
-            let text = std::str::from_utf8(body).map_err(|e| bad(format!("the body is not YAML: {e}")))?;
-            let value =
-                serde_saphyr::from_str(text).map_err(|e| bad(format!("the body is not YAML: {e}")))?;
-            Ok((value, Vec::new()))
-        }
+        "application/yaml" | "text/yaml" => yaml(body).map_err(|e| bad(format!("the body is not YAML: {e}"))),
         other => Err(ApiError::UnsupportedMediaType(format!(
             "the body of the request was in an unknown format - accepted media types include: application/json, \
              application/yaml (got {other})"
         ))),
     }
+}
+
+/// A configuration to apply: JSON, or the YAML that its content type promises.
+///
+/// # Errors
+/// [`ApiError::BadRequest`].
+pub fn applied(body: &Bytes) -> Result<(Value, Vec<FieldError>), ApiError> {
+    if let Ok(read) = json::parse_reporting_duplicates(body) {
+        return Ok(read);
+    }
+    yaml(body).map_err(|e| bad(format!("error decoding YAML: {e}")))
+}
+
+fn yaml(body: &[u8]) -> Result<(Value, Vec<FieldError>), String> {
+    let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough };
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, |d| {
+        json::read_reporting_duplicates(d)
+    })
+    .map_err(|e| e.to_string())
 }
 
 /// Checks an object against its schema, drops what it does not know, and gives the warnings.

@@ -40,6 +40,14 @@ pub enum ApiError {
         /// What does not hold.
         why: String,
     },
+    /// Others own fields that an apply would change.
+    #[error("{message}")]
+    ApplyConflict {
+        /// All of them.
+        message: String,
+        /// Each: what is to be said of it, and the field.
+        causes: Vec<(String, String)>,
+    },
     /// The object is wrong.
     #[error("{} {name:?} is invalid: {causes}", qualified(kind, group))]
     Invalid {
@@ -80,6 +88,9 @@ pub enum ApiError {
     /// The body is larger than this many bytes.
     #[error("Request entity too large: limit is {0}")]
     TooLarge(usize),
+    /// The request asks for too much at once.
+    #[error("{0}")]
+    TooMuch(String),
     /// The namespace is being deleted.
     #[error(
         "{resource} {name:?} is forbidden: unable to create new content in namespace {namespace} because it is being \
@@ -110,6 +121,9 @@ pub enum ApiError {
     /// Something that is needed does not answer.
     #[error("{0}")]
     Unavailable(String),
+    /// It cannot be done, and upstream has no reason for it.
+    #[error("{0}")]
+    Failed(String),
     /// Trine's own fault.
     #[error("Internal error occurred: {0}")]
     Internal(String),
@@ -136,14 +150,15 @@ impl ApiError {
         match self {
             Self::NoResource | Self::NotFound { .. } => (StatusCode::NOT_FOUND, "NotFound"),
             Self::AlreadyExists { .. } => (StatusCode::CONFLICT, "AlreadyExists"),
-            Self::Conflict { .. } => (StatusCode::CONFLICT, "Conflict"),
+            Self::Conflict { .. } | Self::ApplyConflict { .. } => (StatusCode::CONFLICT, "Conflict"),
             Self::Invalid { .. } | Self::Unprocessable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Self::Forbidden(_) | Self::Denied { .. } | Self::Terminating { .. } => {
                 (StatusCode::FORBIDDEN, "Forbidden")
             }
-            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+            Self::Failed(_) => (StatusCode::INTERNAL_SERVER_ERROR, ""),
+            Self::TooLarge(_) | Self::TooMuch(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
             Self::Expired(_) => (StatusCode::GONE, "Expired"),
@@ -179,6 +194,13 @@ impl ApiError {
                     .map(|c| json!({"reason": c.kind.reason(), "message": c.message, "field": c.field}))
                     .collect();
                 status["details"] = json!({"name": name, "group": group, "kind": kind, "causes": causes});
+            }
+            Self::ApplyConflict { causes, .. } => {
+                let causes: Vec<Value> = causes
+                    .iter()
+                    .map(|(message, field)| json!({"reason": "FieldManagerConflict", "message": message, "field": field}))
+                    .collect();
+                status["details"] = json!({"causes": causes});
             }
             Self::Terminating { resource, name, namespace } => {
                 let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));

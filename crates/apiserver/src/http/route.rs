@@ -14,11 +14,12 @@ use super::{discovery, stream};
 use crate::catalog::Resources;
 use crate::openapi::OpenApi;
 use crate::registry::Registry;
-use crate::request::{FieldValidation, Query, Target, check, document, target};
+use crate::request::{Query, Target, applied, check, document, target};
 use crate::status::{ApiError, json_response};
 use crate::user::User;
+use crate::verbs::options::{WriteOptions, WriteVerb};
 use crate::verbs::update::PatchKind;
-use crate::verbs::{Written, create, delete, list, part, update, watch};
+use crate::verbs::{Written, apply, create, delete, list, part, update, watch};
 
 /// Largest body of a request, bytes. Upstream: 3 MiB.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -156,15 +157,14 @@ impl Server {
                 if target.resource.plural == "bindings" {
                     return self.bind(&target, request).await;
                 }
-                let validation = FieldValidation::parse(&query)?;
+                let options = options(&query, &request, WriteVerb::Create)?;
                 let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
-                let warnings = check(&target.resource, &mut object, duplicates, validation)?;
+                let warnings = check(&target.resource, &mut object, duplicates, options.validation)?;
                 to_stored(&target, &mut object);
                 let (resource, namespace) = (target.resource.stored(), target.namespace.as_str());
-                let mut done =
-                    create::create(&self.registry, &resource, namespace, object, query.dry_run()?).await?;
+                let mut done = create::create(&self.registry, &resource, namespace, object, &options).await?;
                 done.warnings.splice(0..0, warnings);
                 Ok(written(StatusCode::CREATED, &form, done))
             }
@@ -229,25 +229,29 @@ impl Server {
                 Ok(json_bytes(bytes))
             }
             Method::PUT => {
-                let validation = FieldValidation::parse(&query)?;
+                let options = options(&query, &request, WriteVerb::Update)?;
                 let content_type = header_text(request.headers(), &header::CONTENT_TYPE).to_owned();
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
-                let warnings = check(&target.resource, &mut object, duplicates, validation)?;
+                let warnings = check(&target.resource, &mut object, duplicates, options.validation)?;
                 to_stored(&target, &mut object);
-                let mut done =
-                    update::replace(&self.registry, &target.stored(), object, query.dry_run()?).await?;
+                let mut done = update::replace(&self.registry, &target.stored(), object, &options).await?;
                 done.warnings.splice(0..0, warnings);
                 Ok(written(StatusCode::OK, &form, done))
             }
             Method::PATCH => {
                 let kind = PatchKind::parse(header_text(request.headers(), &header::CONTENT_TYPE))?;
+                if kind == PatchKind::Apply {
+                    let options = options(&query, &request, WriteVerb::Apply)?;
+                    let config = applied(&read(request).await?)?;
+                    let (new, done) = apply::apply(&self.registry, &target, config, &options).await?;
+                    let code = if new { StatusCode::CREATED } else { StatusCode::OK };
+                    return Ok(written(code, &form, done));
+                }
+                let options = options(&query, &request, WriteVerb::Patch)?;
                 let body = read(request).await?;
                 let change = document("application/json", &body)?;
-                let validation = FieldValidation::parse(&query)?;
-                let done =
-                    update::patch(&self.registry, &target, kind, &change, validation, query.dry_run()?)
-                        .await?;
+                let done = update::patch(&self.registry, &target, kind, &change, &options).await?;
                 Ok(written(StatusCode::OK, &form, done))
             }
             Method::DELETE if target.subresource.is_none() => {
@@ -298,6 +302,10 @@ fn served(target: &Target, method: &Method, query: &Query) -> Result<(), ApiErro
         _ => return Err(ApiError::MethodNotAllowed),
     };
     if target.resource.serves(verb) { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
+}
+
+fn options(query: &Query, request: &Request<Body>, verb: WriteVerb) -> Result<WriteOptions, ApiError> {
+    WriteOptions::parse(query, header_text(request.headers(), &header::USER_AGENT), verb)
 }
 
 fn form(target: &Target, query: &Query, request: &Request<Body>) -> Form {

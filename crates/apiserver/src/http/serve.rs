@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
-use http::Request;
+use http::{HeaderValue, Request, header};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -27,6 +27,8 @@ use crate::user::User;
 
 /// How long a handshake may take.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// In whose name the parts of this process own what they write.
+const IN_PROCESS: HeaderValue = HeaderValue::from_static("trine");
 /// Streams of one HTTP/2 connection; every watch is one.
 const MAX_STREAMS: u32 = 1000;
 
@@ -169,7 +171,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let answer = Arc::clone(&self.server).answer(request.map(Body::new), Some(self.user.clone()));
+        let mut request = request.map(Body::new);
+        request.headers_mut().entry(header::USER_AGENT).or_insert(IN_PROCESS);
+        let answer = Arc::clone(&self.server).answer(request, Some(self.user.clone()));
         Box::pin(async move { Ok(answer.await) })
     }
 }

@@ -152,6 +152,7 @@ mod tests {
         let patch = parsed("api/v1")["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"].clone();
         let types: Vec<&String> = patch["requestBody"]["content"].as_object().unwrap().keys().collect();
         let wanted = [
+            "application/apply-patch+yaml",
             "application/json-patch+json",
             "application/merge-patch+json",
             "application/strategic-merge-patch+json",

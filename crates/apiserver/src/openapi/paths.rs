@@ -7,8 +7,12 @@ use trine_objects::schema;
 
 const JSON: &str = "application/json";
 /// What a patch may be, in the order of the table; kinds without a schema would lack the last.
-const PATCHES: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+const PATCHES: [&str; 4] = [
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
 
 /// Group, version and kind of what an operation is about.
 #[derive(Clone, Copy)]

@@ -6,6 +6,8 @@ use tracing::field::Empty;
 use trine_objects::time;
 use trine_store::Expect;
 
+use super::options::WriteOptions;
+use super::owners::{Ownership, Place};
 use super::{Written, invalid};
 use crate::admission::{self, Change};
 use crate::catalog::Served;
@@ -29,15 +31,28 @@ pub async fn create(
     resource: &Served,
     namespace: &str,
     object: Value,
+    options: &WriteOptions,
+) -> Result<Written, ApiError> {
+    create_owned(registry, resource, namespace, object, Ownership::Record(&options.manager), options.dry_run)
+        .await
+}
+
+/// The same with a say about who owns it.
+pub(super) async fn create_owned(
+    registry: &Registry,
+    resource: &Served,
+    namespace: &str,
+    object: Value,
+    owner: Ownership<'_>,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
     if resource.plural != "pods" || dry_run {
-        return create_any(registry, resource, namespace, object, dry_run).await;
+        return create_any(registry, resource, namespace, object, owner, dry_run).await;
     }
     let name = text(&object["metadata"]["name"]);
     let span = tracing::info_span!(target: "trine::step", "create", plane = "api", pod = %format!("{namespace}/{name}"),
         pod_uid = Empty, error = Empty);
-    let made = create_any(registry, resource, namespace, object, false).instrument(span.clone()).await;
+    let made = create_any(registry, resource, namespace, object, owner, false).instrument(span.clone()).await;
     match &made {
         Ok(made) => {
             let meta = &made.object["metadata"];
@@ -54,6 +69,7 @@ async fn create_any(
     resource: &Served,
     namespace: &str,
     mut object: Value,
+    owner: Ownership<'_>,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
     if !object["metadata"].is_object() {
@@ -76,7 +92,7 @@ async fn create_any(
         if !named && !generate.is_empty() {
             candidate["metadata"]["name"] = generated_name(&generate).into();
         }
-        match attempt_create(registry, resource, candidate, dry_run).await {
+        match attempt_create(registry, resource, candidate, owner, dry_run).await {
             Err(ApiError::AlreadyExists { .. }) if !named && attempt < NAME_TRIES => {}
             done => return done,
         }
@@ -88,12 +104,16 @@ async fn attempt_create(
     registry: &Registry,
     resource: &Served,
     mut object: Value,
+    owner: Ownership<'_>,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
     let hooks = resource.hooks();
     let mut cx = registry.cx();
     stamp(resource, &mut object);
     hooks.defaults(&mut object);
+    if let Ownership::Record(manager) = owner {
+        Place { resource, subresource: "" }.record(&Value::Null, &mut object, manager);
+    }
     let change = Change { resource, subresource: "", old: None, dry_run };
     let mut warnings = Vec::new();
     admission::mutate(registry, &change, &mut object, &mut warnings).await?;
@@ -152,9 +172,7 @@ pub fn fit_to_path(resource: &Served, namespace: &str, object: &mut Value) -> Re
 /// What only the server says about a new object.
 fn stamp(resource: &Served, object: &mut Value) {
     let meta = &mut object["metadata"];
-    for field in
-        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "managedFields"]
-    {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
         if let Some(meta) = meta.as_object_mut() {
             meta.remove(field);
         }

@@ -1,11 +1,15 @@
 //! What may be done to objects, the same for all kinds. What differs is asked of [`crate::kinds`].
 //!
-//! - [`create`], [`update`] (also patches), [`delete`], [`list`] and [`watch`]
+//! - [`create`], [`update`] (also patches), [`apply`], [`delete`], [`list`] and [`watch`]
+//! - [`options`] what a request says beside the object that it writes
 //! - [`part`] what is done below one Pod or namespace: binding, eviction, finalize
 
+pub mod apply;
 pub mod create;
 pub mod delete;
 pub mod list;
+pub mod options;
+mod owners;
 pub mod part;
 pub mod update;
 pub mod watch;
@@ -32,7 +36,7 @@ fn invalid(resource: &Served, object: &Value, causes: Invalid) -> ApiError {
     ApiError::Invalid { kind: resource.kind.to_string(), group: resource.group.to_string(), name, causes }
 }
 
-/// Asks the kind to prepare an update, then whether the result is right.
+/// Asks the kind to prepare an update of a defaulted object, then whether the result is right.
 fn prepare_update(resource: &Served, new: &mut Value, old: &Value, cx: &mut Cx<'_>) -> Result<(), ApiError> {
     let hooks = resource.hooks();
     hooks.prepare_update(new, old, cx).map_err(|causes| invalid(resource, new, causes))?;

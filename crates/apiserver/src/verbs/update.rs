@@ -2,16 +2,18 @@
 
 use serde_json::Value;
 use trine_objects::schema::{self, FieldError};
-use trine_objects::{events, patch};
+use trine_objects::{apply, events, patch};
 use trine_store::Expect;
 
 use super::create::fit_to_path;
+use super::options::WriteOptions;
+use super::owners::{Ownership, Place};
 use super::{Written, prepare_update};
 use crate::admission::{self, Change};
 use crate::catalog::Served;
 use crate::kinds::{Cause, Invalid};
 use crate::registry::{Registry, text};
-use crate::request::{FieldValidation, Target, check};
+use crate::request::{Target, check};
 use crate::status::ApiError;
 
 /// How often a patch is tried again after losing a race. Upstream: 5.
@@ -29,6 +31,8 @@ pub enum PatchKind {
     Merge,
     /// Kubernetes' own.
     Strategic,
+    /// Server-side apply, see [`super::apply`].
+    Apply,
 }
 
 impl PatchKind {
@@ -41,10 +45,11 @@ impl PatchKind {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
             other => Err(ApiError::UnsupportedMediaType(format!(
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, \
-                 application/strategic-merge-patch+json (got {other})"
+                 application/apply-patch+yaml, application/strategic-merge-patch+json (got {other})"
             ))),
         }
     }
@@ -58,8 +63,9 @@ pub async fn replace(
     registry: &Registry,
     target: &Target,
     mut object: Value,
-    dry_run: bool,
+    options: &WriteOptions,
 ) -> Result<Written, ApiError> {
+    let owner = Ownership::Record(&options.manager);
     let name = target.name.as_deref().unwrap_or_default();
     fit_to_path(&target.resource, &target.namespace, &mut object)?;
     if text(&object["metadata"]["name"]) != name {
@@ -72,7 +78,7 @@ pub async fn replace(
         let current = registry.get(&target.resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         let unconditional = text(&object["metadata"]["resourceVersion"]).is_empty();
-        match write(registry, target, old, current.revision, object.clone(), dry_run).await {
+        match write(registry, target, old, current.revision, object.clone(), owner, options.dry_run).await {
             Err(ApiError::Conflict { .. }) if unconditional && attempt < RETRIES => {}
             done => return done,
         }
@@ -89,9 +95,9 @@ pub async fn patch(
     target: &Target,
     kind: PatchKind,
     change: &(Value, Vec<FieldError>),
-    validation: FieldValidation,
-    dry_run: bool,
+    options: &WriteOptions,
 ) -> Result<Written, ApiError> {
+    let owner = Ownership::Record(&options.manager);
     let (change, duplicates) = change;
     let stored = target.stored();
     let foreign = target.resource.is_converted();
@@ -104,8 +110,8 @@ pub async fn patch(
         if foreign {
             events::from_core(&mut new);
         }
-        apply(&target.resource, kind, change, &mut new)?;
-        let mut warnings = check(&target.resource, &mut new, duplicates.clone(), validation)?;
+        changed(&target.resource, kind, change, &mut new)?;
+        let mut warnings = check(&target.resource, &mut new, duplicates.clone(), options.validation)?;
         fit_to_path(&target.resource, &target.namespace, &mut new)?;
         if foreign {
             events::to_core(&mut new);
@@ -113,7 +119,7 @@ pub async fn patch(
         if new["metadata"]["name"] != old["metadata"]["name"] {
             return Err(ApiError::BadRequest("a patch may not change metadata.name".to_owned()));
         }
-        match write(registry, &stored, old, current.revision, new, dry_run).await {
+        match write(registry, &stored, old, current.revision, new, owner, options.dry_run).await {
             Err(ApiError::Conflict { .. }) if !conditional && attempt < RETRIES => {}
             Ok(mut written) => {
                 warnings.append(&mut written.warnings);
@@ -125,10 +131,11 @@ pub async fn patch(
     Err(ApiError::Internal("no end of retries".to_owned()))
 }
 
-fn apply(resource: &Served, kind: PatchKind, change: &Value, object: &mut Value) -> Result<(), ApiError> {
+fn changed(resource: &Served, kind: PatchKind, change: &Value, object: &mut Value) -> Result<(), ApiError> {
     let done = match kind {
         PatchKind::Json => patch::json(object, change),
         PatchKind::Merge => patch::merge(object, change),
+        PatchKind::Apply => return Err(ApiError::Internal("an apply is no patch of its object".to_owned())),
         PatchKind::Strategic => match schema::of(&resource.group, &resource.version, &resource.kind) {
             Some(schema) => patch::strategic(object, change, schema),
             None => {
@@ -139,25 +146,34 @@ fn apply(resource: &Served, kind: PatchKind, change: &Value, object: &mut Value)
     };
     done.map_err(|error| match error {
         patch::PatchError::Malformed(message) => ApiError::BadRequest(message),
+        patch::PatchError::TooLarge(message) => ApiError::TooMuch(message),
         patch::PatchError::Inapplicable(message) => ApiError::Unprocessable(message),
     })
 }
 
 /// Writes `new` in place of `old`, which was read at `revision`.
-async fn write(
+pub(super) async fn write(
     registry: &Registry,
     target: &Target,
     old: Value,
     revision: u64,
     mut new: Value,
+    owner: Ownership<'_>,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
     let resource = &target.resource;
     let name = text(&old["metadata"]["name"]).to_owned();
     preconditions(resource, &name, &old, &new)?;
+    let entries = new["metadata"].get("managedFields").cloned();
     merge_parts(target, &old, &mut new);
+    if let Some(entries) = entries {
+        new["metadata"]["managedFields"] = entries;
+    }
     resource.hooks().defaults(&mut new);
     let subresource = target.subresource.as_deref().unwrap_or_default();
+    if let Ownership::Record(manager) = owner {
+        Place { resource, subresource }.record(&old, &mut new, manager);
+    }
     let change = Change { resource, subresource, old: Some(&old), dry_run };
     let mut warnings = Vec::new();
     admission::mutate(registry, &change, &mut new, &mut warnings).await?;
@@ -170,6 +186,7 @@ async fn write(
         new["metadata"]["generation"] = (generation + 1).into();
     }
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+    apply::keep_times(&old, &mut new);
     warnings.append(&mut cx.warnings);
     admission::validate(registry, &change, Some(&new), &mut warnings).await?;
     if new == old || dry_run {

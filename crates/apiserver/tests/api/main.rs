@@ -2,6 +2,7 @@
 //!
 //! - `server` a server in a folder of its own, and calls to it without a network
 //! - `objects` create, read, change; refusals; pages
+//! - `applying` server-side apply, and who owns what
 //! - `deletion` grace, finalizers, preconditions, namespaces
 //! - `watching` watches and their beginnings
 //! - `forms` tables, metadata alone, discovery, both forms of Events
@@ -11,6 +12,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod applying;
 mod deletion;
 mod forms;
 mod kubectl;

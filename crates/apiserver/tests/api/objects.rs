@@ -52,7 +52,7 @@ async fn every_form_of_patch_does_what_it_is_named_for() {
     assert_eq!(done["metadata"]["generation"], 2);
     let (code, done) = api.typed("PATCH", &path, "application/json-patch+json", operations).await;
     assert_eq!((code, &done["reason"]), (422, &"Invalid".into()));
-    let (code, done) = api.typed("PATCH", &path, "application/apply-patch+yaml", pod("p")).await;
+    let (code, done) = api.typed("PATCH", &path, "application/x-patch", pod("p")).await;
     assert_eq!((code, &done["reason"]), (415, &"UnsupportedMediaType".into()));
 }
 
