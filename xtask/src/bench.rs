@@ -9,9 +9,13 @@ use crate::test::{run_command, workspace_root};
 /// # Errors
 /// If there is none of that name, or it fails.
 pub fn run(name: &str) -> anyhow::Result<()> {
-    anyhow::ensure!(name == "pod", "benchmarks: pod");
     let root = workspace_root()?;
     let cargo = |words: &[&str]| run_command(Command::new(env!("CARGO")).args(words).current_dir(&root));
+    if name == "api" {
+        cargo(&["bench", "--package", "trine-store", "--bench", "writes", "--quiet"])?;
+        return cargo(&["bench", "--package", "trine-apiserver", "--bench", "api", "--quiet"]);
+    }
+    anyhow::ensure!(name == "pod", "benchmarks: api, pod");
     cargo(&["build", "--release", "--package", "trine", "--quiet"])?;
     cargo(&["build", "--package", "trine-tests", "--bin", "bench-pod", "--quiet"])?;
     let mut command = Command::new(root.join("target/debug/bench-pod"));

@@ -10,6 +10,7 @@ mod test;
 const COMMANDS: &str = "\
 cargo xtask test [TEST]        all tests, as in CI; installs what they need on Debian
 cargo xtask bench pod          how long a user waits for a node, a Pod, and its end
+cargo xtask bench api          how fast the store and the API server are, beside etcd
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
 cargo xtask descriptors FILE   the tables of crates/objects from the published definitions";
 

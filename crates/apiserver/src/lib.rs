@@ -8,6 +8,8 @@
 //! - [`admission`] whether a write fits what else is there
 //! - [`catalog`] which kinds there are at this moment
 //! - [`registry`] objects in the store
+//! - [`claims`] what Services hold, when several servers share a store
+//! - [`metrics`] what the server counts about itself
 //! - [`openapi`] the published description of what is served
 //! - [`pki`] and [`user`] who is who
 //! - [`status`] refusals
@@ -15,8 +17,10 @@
 pub mod admission;
 pub mod bootstrap;
 pub mod catalog;
+mod claims;
 pub mod http;
 pub mod kinds;
+pub mod metrics;
 pub mod openapi;
 pub mod pki;
 pub mod registry;

@@ -6,17 +6,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use trine_objects::resources::Resource;
-use trine_store::cache::Decoded;
-use trine_store::{Cache, Expect, Object, Op, Prefix, Store, StoreError, Write};
+use trine_store::cache::{Decoded, Part};
+use trine_store::{Cache, Expect, Object, Op, Prefix, Snapshot, Store, StoreError, Write};
 
 use crate::catalog::{Catalog, Served};
-use crate::kinds::{Allocators, Cx, Objects};
+use crate::claims::{ClaimError, Claims};
+use crate::kinds::{Allocators, Cx, Held, Objects, holdings};
 use crate::status::ApiError;
 
 /// How long Events are kept. Upstream: `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 /// How long an answer waits until the cache shows its write. It is a moment: the writer feeds the cache.
 const SHOW_DEADLINE: Duration = Duration::from_secs(3);
+
+/// What was claimed for a Service that is about to be written, and what it will not hold any more.
+#[derive(Default)]
+struct Claimed {
+    new: Vec<Held>,
+    given_up: Vec<Held>,
+}
 
 /// All objects.
 pub struct Registry {
@@ -85,6 +93,44 @@ impl Registry {
         self.cache.prefix(&prefix(resource))
     }
 
+    /// Everything in the store, at one revision.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn everything(&self) -> Result<Snapshot, ApiError> {
+        Ok(self.store.snapshot("").await?)
+    }
+
+    /// Whether other servers write to the same store.
+    #[must_use]
+    pub fn shared(&self) -> bool {
+        self.store.shared()
+    }
+
+    /// The newest revision of the store.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn newest(&self) -> Result<u64, ApiError> {
+        Ok(self.store.revision().await?)
+    }
+
+    /// Returns when the cache shows everything that anybody has been told was written. That is at once, unless others write
+    /// to the same store.
+    ///
+    /// # Errors
+    /// What the store says, and [`ApiError::Unavailable`] if its changes come too late.
+    pub async fn consistent(&self) -> Result<(), ApiError> {
+        if !self.store.shared() {
+            return Ok(());
+        }
+        let newest = self.newest().await?;
+        if self.cache.shown(newest, SHOW_DEADLINE).await {
+            return Ok(());
+        }
+        Err(ApiError::Unavailable("the store's changes come too late".to_owned()))
+    }
+
     /// An object and its revision.
     ///
     /// # Errors
@@ -100,6 +146,7 @@ impl Registry {
     /// [`ApiError::AlreadyExists`] or [`ApiError::Conflict`] if the expectation does not hold.
     pub async fn put(&self, resource: &Resource, object: &Value, expect: Expect) -> Result<Value, ApiError> {
         let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let claimed = self.claim(resource, object, expect).await?;
         let mut stored = object.clone();
         if let Some(meta) = stored["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
@@ -108,7 +155,14 @@ impl Registry {
             (resource.plural == "events").then(|| u32::try_from(EVENT_TTL.as_secs()).unwrap_or(u32::MAX));
         let value = Bytes::from(serde_json::to_vec(&stored).map_err(|e| ApiError::Internal(e.to_string()))?);
         let write = Write { key: key(resource, namespace, name).into(), expect, op: Op::Put { value, ttl } };
-        let revision = self.write(resource, name, write).await?;
+        let revision = match self.write(resource, name, write).await {
+            Ok(revision) => revision,
+            Err(error) => {
+                self.claims().release(&claimed.new, object).await;
+                return Err(error);
+            }
+        };
+        self.claims().release(&claimed.given_up, object).await;
         stored["metadata"]["resourceVersion"] = revision.to_string().into();
         Ok(stored)
     }
@@ -126,7 +180,41 @@ impl Registry {
             .await?;
         let mut gone = object.clone();
         gone["metadata"]["resourceVersion"] = revision.to_string().into();
+        if self.claims_for(resource) {
+            self.claims().release(&holdings(&gone), &gone).await;
+        }
         Ok(gone)
+    }
+
+    /// Claims are made where another server could give away the same.
+    fn claims_for(&self, resource: &Resource) -> bool {
+        self.store.shared() && resource.group.is_empty() && resource.plural == "services"
+    }
+
+    fn claims(&self) -> Claims<'_> {
+        Claims { store: &*self.store, cache: &self.cache }
+    }
+
+    async fn claim(&self, resource: &Resource, object: &Value, expect: Expect) -> Result<Claimed, ApiError> {
+        if !self.claims_for(resource) {
+            return Ok(Claimed::default());
+        }
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let current = self.get(resource, namespace, name);
+        if expect == Expect::Absent && current.is_ok() {
+            return Err(ApiError::AlreadyExists { resource: resource.qualified(), name: name.to_owned() });
+        }
+        let old = current.ok().and_then(|o| serde_json::from_slice::<Value>(o.json()).ok());
+        let new = match self.claims().take(object).await {
+            Ok(new) => new,
+            Err(ClaimError::Held(what)) if expect == Expect::Absent => return Err(ApiError::Claimed(what)),
+            // Whoever tries again finds another address free.
+            Err(ClaimError::Held(_)) => return Err(ApiError::modified(resource, name)),
+            Err(ClaimError::Store(error)) => return Err(error.into()),
+        };
+        let kept = holdings(object);
+        let given_up = old.iter().flat_map(holdings).filter(|h| !kept.contains(h)).collect();
+        Ok(Claimed { new, given_up })
     }
 
     async fn write(&self, resource: &Resource, name: &str, write: Write) -> Result<u64, ApiError> {
@@ -160,7 +248,7 @@ impl Objects for Registry {
     fn list(&self, group: &str, resource: &str) -> Vec<Value> {
         let Some(resource) = self.catalog.now().stored(group, resource).cloned() else { return Vec::new() };
         let prefix = prefix(&resource);
-        let listed = self.cache.prefix(&prefix).list(&prefix);
+        let listed = self.cache.prefix(&prefix).list(&Part::all(&prefix));
         listed.objects.iter().filter_map(|o| serde_json::from_slice(o.json()).ok()).collect()
     }
 }

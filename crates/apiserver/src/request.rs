@@ -167,6 +167,9 @@ impl Selection {
             return Err(bad(format!("field label not supported: {field}")));
         }
         if let Some(name) = &target.name {
+            if !fields.is_empty() && fields.required("metadata.name") != Some(name) {
+                return Err(bad("fieldSelector metadata.name doesn't match requested name".to_owned()));
+            }
             let (field, value) = ("metadata.name".to_owned(), name.clone());
             fields.terms.push(selector::field::Term { field, value, equal: true });
         }
@@ -177,6 +180,12 @@ impl Selection {
     #[must_use]
     pub fn wants(&self, object: &trine_store::Object) -> bool {
         self.labels.matches_with(|key| object.label(key)) && self.fields.matches(&object.decoded.fields)
+    }
+
+    /// The value that a field of a wanted object has for certain.
+    #[must_use]
+    pub fn required(&self, field: &str) -> Option<&str> {
+        self.fields.required(field)
     }
 
     /// True if every object is wanted.

@@ -11,10 +11,12 @@ use tokio_util::sync::CancellationToken;
 use trine_store::{Store, StoreError};
 
 use crate::bootstrap::bootstrap;
+use crate::claims;
 use crate::http::route::Server;
 use crate::http::serve::{InProcess, ServeError, accept, acceptor, bind};
 use crate::http::stream::Kubelets;
 use crate::kinds::Allocators;
+use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::pki::{Authority, Identity, PkiError};
 use crate::registry::Registry;
@@ -93,7 +95,8 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     let listener = bind(config.bind).await?;
     let port = listener.local_addr().map_or(config.bind.port(), |a| a.port());
     let advertised = SocketAddr::new(config.advertise, port);
-    let registry = Arc::new(Registry::start(store, allocators).await?);
+    let metrics = Metrics::default();
+    let registry = Arc::new(Registry::start(Arc::new(metrics.timed(store)), allocators).await?);
     bootstrap(&registry, advertised).await?;
     let stop = CancellationToken::new();
     let server = Arc::new(Server {
@@ -101,8 +104,12 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
         openapi: OpenApi::new(),
         kubelets: Kubelets::new(&to_kubelets, authority.ca_pem())?,
         address: advertised.to_string(),
+        metrics,
         stop: stop.clone(),
     });
+    if server.registry.shared() {
+        tokio::spawn(claims::follow(Arc::clone(&server.registry), stop.clone()));
+    }
     let task = tokio::spawn(accept(listener, acceptor, Arc::clone(&server), stop.clone()));
     Ok(ApiServer { server, authority, admin, advertised, stop, task })
 }

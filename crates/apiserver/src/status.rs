@@ -8,6 +8,9 @@ use trine_objects::resources::Resource;
 
 use crate::kinds::Invalid;
 
+/// Largest object that is stored, bytes; about what the store takes. Upstream: etcd's limit of a request, 1.5 MiB.
+const MAX_VALUE: usize = 4 << 20;
+
 /// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
@@ -30,6 +33,9 @@ pub enum ApiError {
         /// The object's name.
         name: String,
     },
+    /// An address or port was given away by another server at the same moment; another may be free.
+    #[error("{0} is already allocated")]
+    Claimed(String),
     /// The object changed meanwhile, or a precondition does not hold.
     #[error("Operation cannot be fulfilled on {resource} {name:?}: {why}")]
     Conflict {
@@ -108,8 +114,13 @@ pub enum ApiError {
     #[error("{0}")]
     UnsupportedMediaType(String),
     /// The revision asked for is forgotten.
-    #[error("The resourceVersion for the provided {0} is too old.")]
-    Expired(&'static str),
+    #[error("{message}")]
+    Expired {
+        /// Which, in upstream's words.
+        message: String,
+        /// Where a list can go on, though not as of that revision.
+        next: Option<String>,
+    },
     /// The revision asked for has not been yet.
     #[error("Timeout: Too large resource version: {asked}, current: {current}")]
     TooLargeRevision {
@@ -136,6 +147,12 @@ impl ApiError {
         Self::NotFound { resource: resource.qualified(), name: name.to_owned() }
     }
 
+    /// A revision is forgotten.
+    #[must_use]
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::Expired { message: message.into(), next: None }
+    }
+
     /// The object changed between reading and writing it.
     #[must_use]
     pub fn modified(resource: &Resource, name: &str) -> Self {
@@ -150,7 +167,9 @@ impl ApiError {
         match self {
             Self::NoResource | Self::NotFound { .. } => (StatusCode::NOT_FOUND, "NotFound"),
             Self::AlreadyExists { .. } => (StatusCode::CONFLICT, "AlreadyExists"),
-            Self::Conflict { .. } | Self::ApplyConflict { .. } => (StatusCode::CONFLICT, "Conflict"),
+            Self::Conflict { .. } | Self::ApplyConflict { .. } | Self::Claimed(_) => {
+                (StatusCode::CONFLICT, "Conflict")
+            }
             Self::Invalid { .. } | Self::Unprocessable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized"),
@@ -161,7 +180,7 @@ impl ApiError {
             Self::TooLarge(_) | Self::TooMuch(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
-            Self::Expired(_) => (StatusCode::GONE, "Expired"),
+            Self::Expired { .. } => (StatusCode::GONE, "Expired"),
             Self::TooLargeRevision { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
@@ -208,6 +227,7 @@ impl ApiError {
                 status["details"] = json!({"name": name, "group": group, "kind": kind, "causes": [
                     {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]});
             }
+            Self::Expired { next: Some(next), .. } => status["metadata"]["continue"] = next.as_str().into(),
             Self::TooLargeRevision { .. } => {
                 status["details"] = json!({"retryAfterSeconds": 1, "causes": [
                     {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]});
@@ -254,7 +274,10 @@ pub fn json_response(code: StatusCode, value: &Value) -> Response {
 
 impl From<trine_store::StoreError> for ApiError {
     fn from(error: trine_store::StoreError) -> Self {
-        Self::Internal(error.to_string())
+        match error {
+            trine_store::StoreError::TooLarge { .. } => Self::TooLarge(MAX_VALUE),
+            other => Self::Internal(other.to_string()),
+        }
     }
 }
 

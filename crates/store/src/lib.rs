@@ -6,11 +6,15 @@
 //!
 //! - [`store`] the contract: [`Store`], [`Write`], [`Change`]
 //! - [`redb`] the embedded backend: one writer, group commit
+//! - [`etcd`] an etcd that several servers may share
+//! - [`backup`] a store in a file
 //! - [`cache`] objects by resource in memory, their recent events, and the watchers
 
+pub mod backup;
 pub mod cache;
+pub mod etcd;
 pub mod redb;
 pub mod store;
 
 pub use cache::{Cache, ListError, Object, Prefix, WatchError};
-pub use store::{Change, Entry, Expect, Op, Snapshot, Store, StoreError, Write};
+pub use store::{Change, Entry, Expect, News, Op, Snapshot, Store, StoreError, Write};

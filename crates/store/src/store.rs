@@ -28,6 +28,16 @@ pub enum StoreError {
         /// The oldest from which a feed can start.
         oldest: u64,
     },
+    /// The value does not fit. The write did not happen.
+    #[error("key {key}: a value of {bytes} bytes is too large, the limit is {most}")]
+    TooLarge {
+        /// The key.
+        key: Arc<str>,
+        /// Bytes of the value.
+        bytes: usize,
+        /// The most that fit.
+        most: usize,
+    },
     /// The engine failed. The write may or may not have happened.
     #[error("store: {call} failed")]
     Engine {
@@ -71,9 +81,9 @@ pub enum Op {
         /// Seconds until the key is deleted by itself, unless it is written again before.
         ttl: Option<u32>,
     },
-    /// Deletes the key. The feed carries `last` as the final state.
+    /// Deletes the key. The feed carries the final state.
     Delete {
-        /// The final state; the stored value if `None`.
+        /// The final state; the stored value if `None`, or where the backend keeps no other (etcd).
         last: Option<Bytes>,
     },
 }
@@ -96,6 +106,8 @@ pub struct Entry {
     pub key: Arc<str>,
     /// Revision of the last modification.
     pub revision: u64,
+    /// When it is deleted by itself, in seconds since 1970; 0 for never, or where the backend does not say.
+    pub expires: u64,
     /// The value.
     pub value: Bytes,
 }
@@ -128,8 +140,26 @@ pub struct Snapshot {
     pub compacted: u64,
 }
 
-/// Changes in the order of their revisions, one batch per commit. Nothing is left out; it ends when the store closes.
-pub type Feed = mpsc::UnboundedReceiver<Arc<[Change]>>;
+/// What happened since the last news; often nothing but that the revision moved on.
+#[derive(Debug, Clone)]
+pub struct News {
+    /// The changes, in their order.
+    pub changes: Arc<[Change]>,
+    /// Everything up to here has been told.
+    pub revision: u64,
+}
+
+impl std::ops::Deref for News {
+    type Target = [Change];
+
+    fn deref(&self) -> &[Change] {
+        &self.changes
+    }
+}
+
+/// Changes in the order of their revisions. Nothing is left out; it ends when the store closes, or when it cannot tell what
+/// comes next.
+pub type Feed = mpsc::UnboundedReceiver<News>;
 
 /// A store. All calls may be made at the same time; each is atomic.
 pub trait Store: Send + Sync + 'static {
@@ -145,4 +175,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets the changes up to and including a revision. Current values stay.
     fn compact(&self, through: u64) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Whether others may write to the same store, so that the feed can be behind of what they were told.
+    fn shared(&self) -> bool {
+        false
+    }
+
+    /// The newest revision: every write that was acknowledged to anybody before the call is at or below it.
+    fn revision(&self) -> BoxFuture<'_, Result<u64, StoreError>>;
 }

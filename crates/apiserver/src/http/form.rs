@@ -50,6 +50,22 @@ impl Form {
         Self::Plain(Arc::clone(resource))
     }
 
+    /// The name of the form where writing costs something and all clients of that name read the same.
+    #[must_use]
+    pub fn shared(&self) -> Option<String> {
+        match self {
+            // A copy of what is there.
+            Self::Plain(resource) if !resource.is_converted() => None,
+            Self::Plain(resource) => Some(format!("plain {} {}", resource.group, resource.version)),
+            Self::Metadata => Some("metadata".to_owned()),
+            // Those before the first differ by the columns.
+            Self::Table { resource, with_columns: false, include } => {
+                Some(format!("table {} {} {include}", resource.group, resource.version))
+            }
+            Self::Table { .. } => None,
+        }
+    }
+
     /// Writes one object.
     pub fn one(&mut self, out: &mut Vec<u8>, object: &Object, revision: u64) {
         match self {
@@ -108,6 +124,7 @@ impl Form {
         let head =
             format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[");
         let mut out = head.into_bytes();
+        out.reserve(page.objects.iter().map(|o| o.json().len() + 1).sum::<usize>() + 2);
         let mut form = self.clone();
         for (i, object) in page.objects.iter().enumerate() {
             if i > 0 {

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::form::Form;
-use super::{discovery, stream};
+use super::{discovery, health, snapshot, stream};
 use crate::catalog::Resources;
+use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::registry::Registry;
 use crate::request::{Query, Target, applied, check, document, target};
@@ -36,6 +37,8 @@ pub struct Server {
     pub kubelets: stream::Kubelets,
     /// `host:port` where clients reach it.
     pub address: String,
+    /// What is counted.
+    pub metrics: Metrics,
     /// Ends watches.
     pub stop: CancellationToken,
 }
@@ -49,15 +52,28 @@ impl Server {
             return ApiError::Unauthorized.into_response();
         }
         let method = request.method().clone();
+        let mut pending = None;
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let reading = method == Method::GET || method == Method::HEAD;
         let resources = self.registry.catalog().now();
         let answered = match target(&path, &resources) {
-            Some(target) => self.objects(target, request).await,
-            None => self.others(&resources, &path, &request),
+            Some(target) => {
+                pending = Some(self.metrics.request(&target, &method, &Query::parse(&query)));
+                Arc::clone(&self).objects(target, request).await
+            }
+            None => match self.itself(&path, &query, reading, user.as_ref()).await {
+                Some(response) => Ok(response),
+                None => self.others(&resources, &path, &request),
+            },
         };
-        answered.unwrap_or_else(|error| {
+        let response = answered.unwrap_or_else(|error| {
             tracing::debug!(%method, path, %error, "refused");
             error.into_response()
-        })
+        });
+        if let Some(pending) = pending {
+            pending.answered(response.status());
+        }
+        response
     }
 
     fn others(
@@ -92,7 +108,6 @@ impl Server {
             ["apis", group, version] => discovery::resource_list(resources, group, version)
                 .map_or(Err(ApiError::NoResource), |d| ok(&d)),
             ["version"] => ok(&discovery::version()),
-            ["livez" | "readyz" | "healthz", ..] => self.health(request.uri().query().unwrap_or_default()),
             ["openapi", "v3"] => Ok(json_bytes(self.openapi.index())),
             ["openapi", "v3", rest @ ..] => {
                 let document = self.openapi.document(&rest.join("/")).ok_or(ApiError::NoResource)?;
@@ -103,20 +118,42 @@ impl Server {
                 Ok(response)
             }
             [""] => ok(
-                &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}),
+                &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]}),
             ),
             _ => Err(ApiError::NoResource),
         }
     }
 
-    /// Healthy while the store's changes are followed.
-    fn health(&self, query: &str) -> Result<Response, ApiError> {
-        if !self.registry.cache().alive() {
-            return Err(ApiError::Unavailable("the store's changes are not followed any more".to_owned()));
+    /// What the server says of itself: its health and its counts.
+    async fn itself(&self, path: &str, query: &str, reading: bool, user: Option<&User>) -> Option<Response> {
+        if !reading {
+            return None;
         }
-        let verbose = query.contains("verbose");
-        let text = if verbose { "[+]store ok\n[+]cache ok\nhealthz check passed\n" } else { "ok" };
-        Ok(text.into_response())
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        match parts.as_slice() {
+            ["metrics"] => {
+                let mut response = self.metrics.page(&self.registry).await.into_response();
+                let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                response.headers_mut().insert(header::CONTENT_TYPE, media);
+                Some(response)
+            }
+            // Secrets are in it.
+            ["trine", "snapshot"] if user.is_none_or(|u| !u.groups.iter().any(|g| g == "system:masters")) => {
+                let why = "only system:masters may take a snapshot of the store".to_owned();
+                Some(ApiError::Forbidden(why).into_response())
+            }
+            ["trine", "snapshot"] => Some(snapshot::answer(&self.registry).await),
+            [endpoint @ ("livez" | "readyz" | "healthz"), rest @ ..] if rest.len() < 2 => {
+                let excluded: Vec<&str> =
+                    query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).collect();
+                let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+                let checks = health::checks(&self.registry, endpoint, self.stop.is_cancelled()).await;
+                let (code, text) =
+                    health::report(endpoint, &checks, rest.first().copied(), &excluded, verbose)?;
+                Some((code, text).into_response())
+            }
+            _ => None,
+        }
     }
 
     async fn objects(self: Arc<Self>, target: Target, request: Request<Body>) -> Result<Response, ApiError> {
@@ -222,6 +259,9 @@ impl Server {
         match method {
             Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
             Method::GET | Method::HEAD => {
+                if query.get("resourceVersion").is_none() {
+                    self.registry.consistent().await?;
+                }
                 let object = self.registry.get(&target.resource, &target.namespace, &name)?;
                 let mut form = form;
                 let mut bytes = Vec::new();

@@ -31,4 +31,4 @@ pub use columns::Column;
 pub use cx::{Cx, Objects};
 pub use hooks::{Hooks, hooks, validate};
 pub use pod::validate_ephemeral_update;
-pub use service::Allocators;
+pub use service::{Allocators, Held, holdings};

@@ -17,6 +17,8 @@ use crate::status::ApiError;
 
 /// How often another name is tried for `generateName`.
 const NAME_TRIES: usize = 8;
+/// How often another address is tried for a Service, when other servers give them away too.
+const CLAIM_TRIES: usize = 16;
 /// Characters of generated names: no vowels, nothing that looks like another. Source: apimachinery `rand.String`.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Longest part of a generated name that is the user's.
@@ -76,6 +78,8 @@ async fn create_any(
         object["metadata"] = json!({});
     }
     fit_to_path(resource, namespace, &mut object)?;
+    // The namespace may be another server's work of a moment ago.
+    registry.consistent().await?;
     if resource.namespaced {
         namespace_accepts(registry, namespace, resource, text(&object["metadata"]["name"]))?;
     }
@@ -94,6 +98,7 @@ async fn create_any(
         }
         match attempt_create(registry, resource, candidate, owner, dry_run).await {
             Err(ApiError::AlreadyExists { .. }) if !named && attempt < NAME_TRIES => {}
+            Err(ApiError::Claimed(_)) if attempt < CLAIM_TRIES => {}
             done => return done,
         }
     }

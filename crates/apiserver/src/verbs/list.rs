@@ -3,17 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Serialize};
+use trine_store::cache::Part;
 use trine_store::{ListError, Object};
 
+use super::read_options::{Options, Resume};
 use crate::registry::{Registry, scope};
 use crate::request::{Query, Selection, Target};
 use crate::status::ApiError;
 
 /// How long a list waits for a revision that has not been yet. Upstream: 3 s.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
+const CONTINUE_TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can \
+    start a new list without the continue parameter, or use the continue token in this response to retrieve the \
+    remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
+    created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// One page.
 #[derive(Debug, Default)]
@@ -28,77 +33,58 @@ pub struct Page {
     pub remaining: Option<usize>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Continue {
-    rv: u64,
-    start: String,
-}
-
 /// Lists.
 ///
 /// # Errors
-/// [`ApiError::Expired`] for a forgotten revision, [`ApiError::TooLargeRevision`] for one to come.
+/// [`ApiError::Expired`] for a forgotten revision, [`ApiError::TooLargeRevision`] for one to come, and what
+/// [`Options::parse`] refuses.
 pub async fn list(registry: &Registry, target: &Target, query: &Query) -> Result<Page, ApiError> {
+    let options = Options::parse(query, false)?;
     let selection = Selection::parse(query, target)?;
     let scope = scope(&target.resource, &target.namespace);
     let prefix = registry.prefix(&target.resource);
-    let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
-    let from = query.get("continue").map(token).transpose()?;
-    let asked = revision(query)?;
-    if from.is_some() && asked.is_some_and(|r| r > 0) {
-        let why = "specifying resource version is not allowed when using continue";
-        return Err(ApiError::BadRequest(why.to_owned()));
+    let asked = match &options.from {
+        Some(from) => from.revision,
+        None => options.revision,
+    };
+    match asked {
+        Some(revision) => wait(registry, revision).await?,
+        None => registry.consistent().await?,
     }
-    let exact = match query.get("resourceVersionMatch") {
-        Some("Exact") => true,
-        // Upstream's older rule: a page of a revision is of exactly that one.
-        None => limit.is_some(),
-        Some(_) => false,
+    let exact = match &options.from {
+        Some(from) => from.revision,
+        None => options.revision.filter(|_| options.exact()),
     };
-    let listed = match (&from, asked) {
-        (Some(from), _) => prefix.list_at(&scope, from.rv),
-        (None, Some(revision)) if exact && revision > 0 => {
-            wait(registry, revision).await?;
-            prefix.list_at(&scope, revision)
-        }
-        (None, Some(revision)) => {
-            wait(registry, revision).await?;
-            Ok(prefix.list(&scope))
-        }
-        (None, None) => Ok(prefix.list(&scope)),
+    let start = options.from.as_ref().map(|from| format!("{scope}{}", from.start));
+    let everything = selection.is_everything();
+    let part = Part {
+        scope: &scope,
+        start: start.as_deref(),
+        // One more shows whether there is more.
+        limit: options.limit.map(|limit| limit + 1),
+        wanted: &|object| everything || selection.wants(object),
     };
-    let listed = listed.map_err(|ListError::Expired { .. }| match from {
-        Some(_) => ApiError::Expired("continue parameter"),
-        None => ApiError::Expired("resourceVersion"),
+    let listed = match exact {
+        Some(revision) => prefix.list_at(&part, revision),
+        None => Ok(prefix.list(&part)),
+    };
+    let listed = listed.map_err(|ListError::Expired { .. }| match &options.from {
+        Some(from) => ApiError::Expired {
+            message: CONTINUE_TOO_OLD.to_owned(),
+            next: Some(Resume { revision: None, start: from.start.clone() }.encode()),
+        },
+        None => ApiError::expired(TOO_OLD),
     })?;
-    let begin = from.as_ref().map_or("", |f| f.start.as_str());
-    let mut objects: Vec<Arc<Object>> = listed.objects;
-    objects.retain(|o| &*o.key > begin && selection.wants(o));
-    let mut page = Page { revision: listed.revision, ..Page::default() };
-    if let Some(limit) = limit.filter(|limit| objects.len() > *limit) {
-        let left = objects.len() - limit;
-        objects.truncate(limit);
-        let start = objects.last().map(|o| o.key.to_string()).unwrap_or_default();
-        let token = Continue { rv: listed.revision, start };
-        page.next = serde_json::to_vec(&token).ok().map(|t| URL_SAFE_NO_PAD.encode(t));
-        page.remaining = selection.is_everything().then_some(left);
+    let mut page = Page { revision: listed.revision, objects: listed.objects, ..Page::default() };
+    if let Some(limit) = options.limit.filter(|limit| page.objects.len() > *limit) {
+        page.objects.truncate(limit);
+        // The smallest key behind the last one.
+        let last = page.objects.last().and_then(|o| o.key.strip_prefix(scope.as_str()));
+        let start = format!("{}\0", last.unwrap_or_default());
+        page.next = Some(Resume { revision: Some(listed.revision), start }.encode());
+        page.remaining = everything.then_some(listed.left + 1);
     }
-    page.objects = objects;
     Ok(page)
-}
-
-fn token(text: &str) -> Result<Continue, ApiError> {
-    let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
-    let token = bytes.and_then(|b| serde_json::from_slice(&b).ok());
-    token.ok_or_else(|| ApiError::BadRequest("continue key is not valid".to_owned()))
-}
-
-/// The revision that a query names.
-///
-/// # Errors
-/// [`ApiError::BadRequest`] if it is no number.
-pub fn revision(query: &Query) -> Result<Option<u64>, ApiError> {
-    query.number("resourceVersion")
 }
 
 /// Waits a little for a revision to come.

@@ -2,6 +2,7 @@
 //!
 //! - [`create`], [`update`] (also patches), [`apply`], [`delete`], [`list`] and [`watch`]
 //! - [`options`] what a request says beside the object that it writes
+//! - [`read_options`] what lists and watches ask for
 //! - [`part`] what is done below one Pod or namespace: binding, eviction, finalize
 
 pub mod apply;
@@ -11,6 +12,7 @@ pub mod list;
 pub mod options;
 mod owners;
 pub mod part;
+pub mod read_options;
 pub mod update;
 pub mod watch;
 

@@ -2,17 +2,18 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::{Body, Bytes};
 use futures::stream;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use trine_store::cache::{Event, Past, Watch};
+use trine_store::cache::{Event, Interest, Part, Past, Watch};
 use trine_store::{Object, WatchError};
 
-use super::list::{revision, wait};
+use super::list::wait;
+use super::read_options::Options;
 use crate::http::form::Form;
 use crate::registry::{Registry, scope};
 use crate::request::{Query, Selection, Target};
@@ -78,15 +79,35 @@ struct State {
 impl State {
     /// Writes what an event is to this client.
     fn tell(&mut self, out: &mut Vec<u8>, event: &Event) {
+        // A watch may have been asked to begin after what happens now.
+        if event.revision <= self.revision {
+            return;
+        }
         self.revision = event.revision;
-        match (seen(event, &self.selection), &event.past) {
-            // What left the selection is shown as it was last in it.
-            (Some(Change::Deleted), Past::Was(last)) if !event.deleted => {
-                let last = at_revision(&self.registry, last, event.revision);
-                line(out, Change::Deleted, &last, &mut self.form, event.revision);
+        let Some(change) = seen(event, &self.selection) else { return };
+        // What left the selection is shown as it was last in it.
+        let last = match &event.past {
+            Past::Was(last) if change == Change::Deleted && !event.deleted => Some(last),
+            _ => None,
+        };
+        let (form, registry) = (&mut self.form, &self.registry);
+        let write = |form: &mut Form, out: &mut Vec<u8>| match last {
+            Some(last) => {
+                line(out, change, &at_revision(registry, last, event.revision), form, event.revision)
             }
-            (Some(change), _) => line(out, change, &event.object, &mut self.form, event.revision),
-            (None, _) => {}
+            None => line(out, change, &event.object, form, event.revision),
+        };
+        match form.shared() {
+            Some(name) => {
+                let name = format!("{} {} {name}", change.word(), last.is_some());
+                let shared = event.written(&name, || {
+                    let mut line = Vec::new();
+                    write(form, &mut line);
+                    line.into()
+                });
+                out.extend_from_slice(&shared);
+            }
+            None => write(form, out),
         }
     }
 }
@@ -98,65 +119,94 @@ fn at_revision(registry: &Registry, object: &Object, revision: u64) -> Object {
     Object { key: object.key.clone(), revision, decoded }
 }
 
-/// Begins a watch; gives the body of the answer.
+/// Begins a watch; gives the body of the answer. What goes wrong after the request was understood is told in the stream, as
+/// upstream does: it has no other place once a watch goes on.
 ///
 /// # Errors
-/// [`ApiError::Expired`] for a forgotten revision, [`ApiError::TooLargeRevision`] for one to come.
+/// What [`Options::parse`] and [`Selection::parse`] refuse.
 pub async fn watch(
     registry: &Arc<Registry>,
     target: &Target,
     query: &Query,
-    mut form: Form,
+    form: Form,
     stop: CancellationToken,
 ) -> Result<Body, ApiError> {
+    let options = Options::parse(query, true)?;
     let selection = Arc::new(Selection::parse(query, target)?);
+    match begin(registry, target, &options, selection, form, stop).await {
+        Ok(state) => {
+            let target = target.clone();
+            let pieces = stream::unfold(Some(state), move |state| piece(state, target.clone()));
+            Ok(Body::from_stream(pieces))
+        }
+        Err(error) => {
+            let event = json!({"type": "ERROR", "object": error.status()});
+            Ok(Body::from(format!("{event}\n")))
+        }
+    }
+}
+
+async fn begin(
+    registry: &Arc<Registry>,
+    target: &Target,
+    options: &Options,
+    selection: Arc<Selection>,
+    mut form: Form,
+    stop: CancellationToken,
+) -> Result<State, ApiError> {
     let scope = scope(&target.resource, &target.namespace);
     let prefix = registry.prefix(&target.resource);
     let wanted = Arc::clone(&selection);
     let filter = Box::new(move |event: &Event| seen(event, &wanted).is_some());
-    let asked = revision(query)?;
-    let with_state = match query.get("sendInitialEvents") {
-        Some(_) => query.flag("sendInitialEvents"),
-        None => matches!(asked, None | Some(0)),
-    };
-    if let Some(revision) = asked {
-        wait(registry, revision).await?;
-    }
+    let interest = Interest::new(&scope, filter).with_fields(|field| selection.required(field));
     let mut first = Vec::new();
-    let (watch, revision) = if with_state {
-        let (listed, watch) = prefix.list_and_watch(&scope, filter);
-        for object in listed.objects.iter().filter(|o| selection.wants(o)) {
+    let (watch, revision) = if options.initial == Some(true) {
+        match options.revision {
+            Some(revision) => wait(registry, revision).await?,
+            None => registry.consistent().await?,
+        }
+        let part = Part { wanted: &|object| selection.wants(object), ..Part::all(&scope) };
+        let (listed, watch) = prefix.list_and_watch(&part, interest);
+        for object in &listed.objects {
             line(&mut first, Change::Added, object, &mut form, listed.revision);
         }
-        if query.flag("sendInitialEvents") && query.flag("allowWatchBookmarks") {
+        if options.bookmarks {
             bookmark(&mut first, target, listed.revision, true);
         }
         (watch, listed.revision)
     } else {
-        let revision = asked.filter(|r| *r > 0).unwrap_or_else(|| registry.cache().revision());
-        let watch = prefix
-            .watch(&scope, revision, filter)
-            .map_err(|WatchError::Expired { .. }| ApiError::Expired("resourceVersion"))?;
+        let revision = match options.revision {
+            Some(revision) if revision > 0 => revision,
+            Some(_) => registry.cache().revision(),
+            None => {
+                registry.consistent().await?;
+                registry.cache().revision()
+            }
+        };
+        let watch = prefix.watch(interest, revision).map_err(|WatchError::Expired { asked, oldest }| {
+            ApiError::expired(format!("too old resource version: {asked} ({oldest})"))
+        })?;
         (watch, revision)
     };
     let now = Instant::now();
-    let timeout = query.number("timeoutSeconds")?.filter(|s| *s > 0);
-    let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs).min(LONGEST_TIMEOUT);
-    let state = State {
+    Ok(State {
         watch,
         selection,
         form,
         first,
-        deadline: now + timeout,
-        bookmarks: query.flag("allowWatchBookmarks"),
+        deadline: now + options.timeout.unwrap_or_else(default_timeout).min(LONGEST_TIMEOUT),
+        bookmarks: options.bookmarks,
         next_bookmark: now + BOOKMARK_PERIOD,
         revision,
         registry: Arc::clone(registry),
         stop,
-    };
-    let target = target.clone();
-    let pieces = stream::unfold(Some(state), move |state| piece(state, target.clone()));
-    Ok(Body::from_stream(pieces))
+    })
+}
+
+/// Between once and twice [`DEFAULT_TIMEOUT`], so that clients that came together do not come back together.
+fn default_timeout() -> Duration {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    DEFAULT_TIMEOUT.mul_f64(1.0 + f64::from(nanos % 1000) / 1000.0)
 }
 
 /// The next piece of the answer; `None` at its end.

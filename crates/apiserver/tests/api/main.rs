@@ -4,10 +4,13 @@
 //! - `objects` create, read, change; refusals; pages
 //! - `applying` server-side apply, and who owns what
 //! - `deletion` grace, finalizers, preconditions, namespaces
+//! - `listing` pages, moments, and what lists cannot show any more
 //! - `watching` watches and their beginnings
 //! - `forms` tables, metadata alone, discovery, both forms of Events
 //! - `network` TLS, certificates, streams to a kubelet
+//! - `itself` health, metrics, the whole store
 //! - `kubectl` the client that everybody uses
+//! - `shared` several servers on one etcd
 //! - `restart` what is left after a stop and after a kill
 
 #![allow(clippy::unwrap_used)]
@@ -15,9 +18,12 @@
 mod applying;
 mod deletion;
 mod forms;
+mod itself;
 mod kubectl;
+mod listing;
 mod network;
 mod objects;
 mod restart;
 mod server;
+mod shared;
 mod watching;

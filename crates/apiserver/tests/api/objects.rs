@@ -220,7 +220,7 @@ async fn selectors_choose_and_pages_show_one_moment() {
     let exact = format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=Exact");
     assert_eq!(names(&api.get(&exact).await), ["a", "b", "c", "d"]);
     let (code, _) = api.call("GET", &format!("{exact}&continue={token}"), Value::Null).await;
-    assert_eq!(code, 400);
+    assert_eq!(code, 422);
     let (code, ahead) = api.call("GET", &format!("{CONFIG_MAPS}?resourceVersion=999999"), Value::Null).await;
     assert_eq!((code, &ahead["details"]["causes"][0]["reason"]), (504, &"ResourceVersionTooLarge".into()));
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
 use trine_apiserver::{ApiServer, Config, start};
+use trine_store::Store;
 use trine_store::redb::{Limits, RedbStore};
 
 /// How long anything may take.
@@ -23,19 +24,29 @@ pub struct Api {
 
 pub async fn start_in(dir: &Path) -> ApiServer {
     let store = RedbStore::open(&dir.join("store.redb"), Limits::default()).unwrap();
+    start_on(dir, Arc::new(store)).await
+}
+
+pub async fn start_on(dir: &Path, store: Arc<dyn Store>) -> ApiServer {
     let config = Config {
         data_dir: dir.to_owned(),
         bind: "127.0.0.1:0".parse().unwrap(),
         advertise: "127.0.0.1".parse().unwrap(),
         service_cidr: "10.96.0.0/16".to_owned(),
     };
-    start(config, Arc::new(store)).await.unwrap()
+    start(config, store).await.unwrap()
 }
 
 impl Api {
     pub async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self { server: start_in(dir.path()).await, dir }
+    }
+
+    /// One of several on a store.
+    pub async fn on(store: Arc<dyn Store>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { server: start_on(dir.path(), store).await, dir }
     }
 
     /// Stops, and starts again on the same data.
@@ -91,7 +102,7 @@ impl Api {
     pub async fn watch(&self, path: &str) -> Lines {
         let response = self.send("GET", path, &[], "").await;
         assert_eq!(response.status(), 200, "{path}");
-        Lines { body: response.into_body(), have: Vec::new() }
+        Lines::new(response)
     }
 }
 
@@ -110,6 +121,10 @@ pub struct Lines {
 }
 
 impl Lines {
+    pub fn new(response: Response) -> Self {
+        Self { body: response.into_body(), have: Vec::new() }
+    }
+
     /// The next event; `None` at the end of the watch.
     pub async fn next(&mut self) -> Option<Value> {
         loop {

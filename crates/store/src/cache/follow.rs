@@ -1,7 +1,7 @@
 //! The task that applies the feed.
 
 use super::object::{Decode, Event, Object, Past};
-use super::resource::Prefix;
+use super::resource::{Count, Prefix};
 use crate::store::{Change, Feed, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +50,7 @@ impl Cache {
             let split = batch.partition_point(|c| c.revision <= snapshot.revision);
             inner.recall(&batch[..split]);
             inner.apply(&batch[split..]);
+            inner.show(batch.revision);
         }
         let shown = inner.shown.load(Ordering::Acquire).max(snapshot.revision);
         inner.show(shown);
@@ -80,6 +81,13 @@ impl Cache {
         tokio::time::timeout(within, reached).await.is_ok_and(|r| r.is_ok())
     }
 
+    /// What there is of each resource that has or had objects or watchers.
+    #[must_use]
+    pub fn counts(&self) -> Vec<Count> {
+        let prefixes = self.inner.prefixes.read().unwrap_or_else(PoisonError::into_inner);
+        prefixes.iter().map(|(name, prefix)| prefix.count(name)).collect()
+    }
+
     /// Whether the feed is still followed.
     #[must_use]
     pub fn alive(&self) -> bool {
@@ -102,6 +110,7 @@ impl Drop for Cache {
 async fn follow(inner: Arc<Inner>, mut feed: Feed) {
     while let Some(batch) = feed.recv().await {
         inner.apply(&batch);
+        inner.show(batch.revision);
     }
     inner.close();
 }
@@ -141,13 +150,8 @@ impl Inner {
                 None => Past::Unknown,
             };
             let (revision, deleted, at) = (change.revision, change.deleted, change.at);
-            self.prefix(prefix_of(&change.key)).remember(Arc::new(Event {
-                revision,
-                deleted,
-                object,
-                past,
-                at,
-            }));
+            let event = Arc::new(Event::new(revision, deleted, object, past, at));
+            self.prefix(prefix_of(&change.key)).remember(event);
         }
     }
 
@@ -157,9 +161,6 @@ impl Inner {
                 let prefix = self.prefix(prefix_of(&change.key));
                 prefix.apply(object, change.revision, change.deleted, change.at);
             }
-        }
-        if let Some(last) = changes.last() {
-            self.show(last.revision);
         }
     }
 

@@ -9,6 +9,9 @@ const EVENTS: usize = 4096;
 /// Seconds that an event is kept at least by age; older ones go when a new one comes.
 const AGE: u64 = 300;
 
+/// So many of the newest events keep what was written of them for the watchers to come.
+const RECENT: usize = 64;
+
 /// The ring of events of one resource.
 #[derive(Debug, Default)]
 pub struct History {
@@ -27,6 +30,9 @@ impl History {
     pub fn push(&mut self, event: Arc<Event>) {
         let oldest = event.at.saturating_sub(AGE);
         self.events.push_back(event);
+        if let Some(told) = self.events.len().checked_sub(RECENT).and_then(|at| self.events.get(at)) {
+            told.settle();
+        }
         while self.events.len() > EVENTS || self.events.front().is_some_and(|e| e.at < oldest) {
             if let Some(event) = self.events.pop_front() {
                 self.forgotten = event.revision;
@@ -37,6 +43,11 @@ impl History {
     /// Events up to this revision are not all kept.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
+    }
+
+    /// How many events are remembered.
+    pub fn count(&self) -> usize {
+        self.events.len()
     }
 
     /// Revision of the newest event; 0 if there is none.
@@ -77,7 +88,7 @@ mod tests {
     }
 
     fn event(revision: u64, object: Arc<Object>, past: Past, deleted: bool, at: u64) -> Arc<Event> {
-        Arc::new(Event { revision, deleted, object, past, at })
+        Arc::new(Event::new(revision, deleted, object, past, at))
     }
 
     #[test]

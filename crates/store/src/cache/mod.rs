@@ -6,7 +6,7 @@
 //! - [`object`] an object's canonical bytes with what selectors look at
 //! - [`resource`] all objects under one prefix: lists now or at a revision, and watches
 //! - [`history`] recent events, to start a watch in the past and to list the past
-//! - [`watcher`] one client's queue of events
+//! - [`watcher`] one client's queue of events, and which clients an event may concern
 //! - [`follow`] the task that applies the feed: [`Cache`]
 
 pub mod follow;
@@ -17,5 +17,5 @@ pub mod watcher;
 
 pub use follow::Cache;
 pub use object::{Decode, Decoded, Event, Object, Past};
-pub use resource::{ListError, Listed, Prefix, WatchError};
-pub use watcher::{Filter, Watch};
+pub use resource::{Count, ListError, Listed, Part, Prefix, WatchError};
+pub use watcher::{Filter, Interest, Watch};

@@ -1,7 +1,7 @@
 //! An object's canonical bytes with what selectors look at, and what happened to it.
 
 use bytes::Bytes;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a value is as an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum Past {
 }
 
 /// A change of an object.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Event {
     /// Its place in the order of all changes.
     pub revision: u64,
@@ -66,4 +66,30 @@ pub struct Event {
     pub past: Past,
     /// When, in seconds since 1970.
     pub at: u64,
+    /// What it reads like to clients, by form; made by the first that needs it.
+    written: Mutex<Vec<(Box<str>, Bytes)>>,
+}
+
+impl Event {
+    /// An event that nobody has been told yet.
+    #[must_use]
+    pub fn new(revision: u64, deleted: bool, object: Arc<Object>, past: Past, at: u64) -> Self {
+        Self { revision, deleted, object, past, at, written: Mutex::default() }
+    }
+
+    /// What the event reads like in a form: written once, then shared by all whose form has this name.
+    pub fn written(&self, form: &str, write: impl FnOnce() -> Bytes) -> Bytes {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = written.iter().find(|(name, _)| **name == *form) {
+            return bytes.clone();
+        }
+        let bytes = write();
+        written.push((form.into(), bytes.clone()));
+        bytes
+    }
+
+    /// Forgets what was written: everybody has been told.
+    pub(super) fn settle(&self) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
 }

@@ -2,12 +2,11 @@
 
 use super::history::History;
 use super::object::{Event, Object, Past};
-use super::watcher::{Filter, QUEUE, Watch, Watcher};
+use super::watcher::{Interest, Watch, Watchers};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use tokio::sync::mpsc;
 
 /// Why a list is impossible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,11 +34,67 @@ pub enum WatchError {
     },
 }
 
+/// Which objects a list gives.
+pub struct Part<'a> {
+    /// Those whose keys start with this.
+    pub scope: &'a str,
+    /// Those whose keys are at or behind this.
+    pub start: Option<&'a str>,
+    /// So many at most.
+    pub limit: Option<usize>,
+    /// Only those for which this is true.
+    pub wanted: &'a dyn Fn(&Object) -> bool,
+}
+
+impl<'a> Part<'a> {
+    /// All whose keys start with `scope`.
+    #[must_use]
+    pub fn all(scope: &'a str) -> Self {
+        Self { scope, start: None, limit: None, wanted: &|_| true }
+    }
+
+    fn of(&self, objects: &BTreeMap<Arc<str>, Arc<Object>>, revision: u64) -> Listed {
+        let start = self.start.filter(|start| *start > self.scope).unwrap_or(self.scope);
+        let mut rest = under(objects, start, self.scope);
+        let most = self.limit.unwrap_or(usize::MAX);
+        let objects = rest.by_ref().filter(|o| (self.wanted)(o)).take(most).cloned().collect::<Vec<_>>();
+        let left = if objects.len() < most { 0 } else { rest.count() };
+        Listed { objects, left, revision }
+    }
+}
+
+/// The objects from a key on, while their keys start with `scope`.
+fn under<'m>(
+    objects: &'m BTreeMap<Arc<str>, Arc<Object>>,
+    start: &str,
+    scope: &str,
+) -> impl Iterator<Item = &'m Arc<Object>> {
+    let from: (Bound<&str>, Bound<&str>) = (Bound::Included(start), Bound::Unbounded);
+    objects.range::<str, _>(from).map(|(_, o)| o).take_while(move |o| o.key.starts_with(scope))
+}
+
+/// What there is of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count {
+    /// `/group/resource/`.
+    pub prefix: String,
+    /// Objects.
+    pub objects: usize,
+    /// Watchers.
+    pub watchers: usize,
+    /// Remembered events.
+    pub events: usize,
+    /// Revision of the newest of them; 0 if there is none.
+    pub newest: u64,
+}
+
 /// Objects at a revision.
 #[derive(Debug, Default)]
 pub struct Listed {
     /// In the order of their keys.
     pub objects: Vec<Arc<Object>>,
+    /// How many keys of the scope follow, wanted or not.
+    pub left: usize,
     /// The revision that they are as of.
     pub revision: u64,
 }
@@ -53,20 +108,13 @@ pub struct Prefix {
 struct State {
     objects: BTreeMap<Arc<str>, Arc<Object>>,
     history: History,
-    watchers: Vec<Watcher>,
-}
-
-impl State {
-    fn under(&self, scope: &str) -> impl Iterator<Item = &Arc<Object>> {
-        let from: (Bound<&str>, Bound<&str>) = (Bound::Included(scope), Bound::Unbounded);
-        self.objects.range::<str, _>(from).map(|(_, o)| o).take_while(move |o| o.key.starts_with(scope))
-    }
+    watchers: Watchers,
 }
 
 impl Prefix {
     pub(super) fn new(forgotten: u64, shown: Arc<AtomicU64>) -> Self {
-        let state =
-            State { objects: BTreeMap::new(), history: History::after(forgotten), watchers: Vec::new() };
+        let history = History::after(forgotten);
+        let state = State { objects: BTreeMap::new(), history, watchers: Watchers::default() };
         Self { state: RwLock::new(state), shown }
     }
 
@@ -76,70 +124,73 @@ impl Prefix {
         self.read(|state| state.objects.get(key).cloned())
     }
 
-    /// The newest objects whose keys start with `scope`.
+    /// The newest objects.
     #[must_use]
-    pub fn list(&self, scope: &str) -> Listed {
-        self.read(|state| Listed {
-            objects: state.under(scope).cloned().collect(),
-            revision: self.revision(state),
+    pub fn list(&self, part: &Part<'_>) -> Listed {
+        self.read(|state| part.of(&state.objects, self.revision(state)))
+    }
+
+    /// What there is.
+    #[must_use]
+    pub(super) fn count(&self, prefix: &str) -> Count {
+        self.read(|state| Count {
+            prefix: prefix.to_owned(),
+            objects: state.objects.len(),
+            watchers: state.watchers.count(),
+            events: state.history.count(),
+            newest: state.history.newest(),
         })
     }
 
     /// Whether there is any object whose key starts with `scope`.
     #[must_use]
     pub fn any(&self, scope: &str) -> bool {
-        self.read(|state| state.under(scope).next().is_some())
+        self.read(|state| under(&state.objects, scope, scope).next().is_some())
     }
 
     /// The objects as they were at a revision, which must have been shown.
     ///
     /// # Errors
     /// [`ListError::Expired`]
-    pub fn list_at(&self, scope: &str, revision: u64) -> Result<Listed, ListError> {
+    pub fn list_at(&self, part: &Part<'_>, revision: u64) -> Result<Listed, ListError> {
         self.read(|state| {
-            let mut objects: BTreeMap<_, _> =
-                state.under(scope).map(|o| (o.key.clone(), o.clone())).collect();
             let oldest = state.history.forgotten();
-            state
-                .history
-                .rewind(&mut objects, revision)
-                .ok_or(ListError::Expired { asked: revision, oldest })?;
-            objects.retain(|key, _| key.starts_with(scope));
-            Ok(Listed { objects: objects.into_values().collect(), revision })
+            let expired = ListError::Expired { asked: revision, oldest };
+            if state.history.since(revision).ok_or(expired)?.next().is_none() {
+                return Ok(part.of(&state.objects, revision));
+            }
+            let mut objects: BTreeMap<_, _> =
+                under(&state.objects, part.scope, part.scope).map(|o| (o.key.clone(), o.clone())).collect();
+            state.history.rewind(&mut objects, revision).ok_or(expired)?;
+            Ok(part.of(&objects, revision))
         })
     }
 
-    /// Events after a revision, of keys that start with `scope`, that the filter wants.
+    /// Events after a revision.
     ///
     /// # Errors
     /// [`WatchError::Expired`]
-    pub fn watch(&self, scope: &str, after: u64, filter: Box<Filter>) -> Result<Watch, WatchError> {
+    pub fn watch(&self, interest: Interest, after: u64) -> Result<Watch, WatchError> {
         self.write(|state| {
-            let (sender, live) = mpsc::channel(QUEUE);
-            let watcher = Watcher { scope: scope.to_owned(), filter, sender };
             let oldest = state.history.forgotten();
             let since = state.history.since(after).ok_or(WatchError::Expired { asked: after, oldest })?;
-            let backlog = since.filter(|e| watcher.wants(e)).cloned().collect();
-            state.watchers.push(watcher);
-            Ok(Watch { backlog, live })
+            let backlog = since.filter(|e| interest.wants(e)).cloned().collect();
+            Ok(Watch { backlog, live: state.watchers.add(interest) })
         })
     }
 
     /// The newest objects, and the events after them, without a gap.
-    pub fn list_and_watch(&self, scope: &str, filter: Box<Filter>) -> (Listed, Watch) {
+    pub fn list_and_watch(&self, part: &Part<'_>, interest: Interest) -> (Listed, Watch) {
         self.write(|state| {
-            let (sender, live) = mpsc::channel(QUEUE);
-            state.watchers.push(Watcher { scope: scope.to_owned(), filter, sender });
-            let listed =
-                Listed { objects: state.under(scope).cloned().collect(), revision: self.revision(state) };
-            (listed, Watch { backlog: Default::default(), live })
+            let listed = part.of(&state.objects, self.revision(state));
+            (listed, Watch { backlog: Default::default(), live: state.watchers.add(interest) })
         })
     }
 
     /// How many watchers there are.
     #[must_use]
     pub fn watchers(&self) -> usize {
-        self.read(|state| state.watchers.len())
+        self.read(|state| state.watchers.count())
     }
 
     /// Puts an object in place without an event.
@@ -161,9 +212,9 @@ impl Prefix {
                 state.objects.insert(object.key.clone(), object.clone())
             };
             let past = before.map_or(Past::Absent, Past::Was);
-            let event = Arc::new(Event { revision, deleted, object, past, at });
+            let event = Arc::new(Event::new(revision, deleted, object, past, at));
             state.history.push(event.clone());
-            state.watchers.retain(|w| w.offer(&event));
+            state.watchers.offer(&event);
         });
     }
 

@@ -1,56 +1,56 @@
-//! The bytes of a row. Integers are little endian.
+//! What one commit did, and the bytes of a checkpointed row. Integers are little endian.
 
 use crate::store::Change;
-use bytes::Bytes;
 use std::sync::Arc;
 
-/// `revision ++ value`.
-pub fn encode_current(revision: u64, value: &[u8]) -> Vec<u8> {
-    let mut row = Vec::with_capacity(8 + value.len());
-    row.extend_from_slice(&revision.to_le_bytes());
-    row.extend_from_slice(value);
-    row
+/// The changes of one commit. All carry the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// In the order of their revisions, without a gap.
+    pub changes: Arc<[Change]>,
+    /// For each change the second since 1970 at which its key expires; 0 for never.
+    pub expires: Vec<u64>,
 }
 
-/// The revision and value of a current row; `None` if it is too short to be one.
-pub fn decode_current(row: &[u8]) -> Option<(u64, &[u8])> {
-    let (head, value) = row.split_first_chunk::<8>()?;
-    Some((u64::from_le_bytes(*head), value))
+impl Batch {
+    /// The last revision; 0 if there is none.
+    pub fn last(&self) -> u64 {
+        self.changes.last().map_or(0, |c| c.revision)
+    }
+
+    /// Bytes of keys and values.
+    pub fn size(&self) -> usize {
+        self.changes.iter().map(|c| c.key.len() + c.value.len()).sum()
+    }
 }
 
-/// `deleted(1) ++ previous(8) ++ at(8) ++ key length(4) ++ key ++ value`.
-pub fn encode_change(change: &Change) -> Vec<u8> {
-    let key = change.key.as_bytes();
-    let mut row = Vec::with_capacity(21 + key.len() + change.value.len());
-    row.push(u8::from(change.deleted));
-    row.extend_from_slice(&change.previous.to_le_bytes());
-    row.extend_from_slice(&change.at.to_le_bytes());
-    row.extend_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes());
-    row.extend_from_slice(key);
-    row.extend_from_slice(&change.value);
-    row
+/// What is kept of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Current<'a> {
+    /// Revision of its last modification.
+    pub revision: u64,
+    /// When it expires, in seconds since 1970; 0 for never.
+    pub expires: u64,
+    /// Its value.
+    pub value: &'a [u8],
 }
 
-/// The change of a log row; `None` if it is malformed.
-pub fn decode_change(revision: u64, row: &[u8]) -> Option<Change> {
-    let (deleted, rest) = row.split_first()?;
-    let (previous, rest) = rest.split_first_chunk::<8>()?;
-    let (at, rest) = rest.split_first_chunk::<8>()?;
-    let (length, rest) = rest.split_first_chunk::<4>()?;
-    let (key, value) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    Some(Change {
-        revision,
-        key: Arc::from(std::str::from_utf8(key).ok()?),
-        previous: u64::from_le_bytes(*previous),
-        deleted: *deleted != 0,
-        value: Bytes::copy_from_slice(value),
-        at: u64::from_le_bytes(*at),
-    })
-}
+impl<'a> Current<'a> {
+    /// `revision 8 | expires 8 | value`.
+    pub fn encode(self) -> Vec<u8> {
+        let mut row = Vec::with_capacity(16 + self.value.len());
+        row.extend_from_slice(&self.revision.to_le_bytes());
+        row.extend_from_slice(&self.expires.to_le_bytes());
+        row.extend_from_slice(self.value);
+        row
+    }
 
-/// When a change was made, without reading the rest of it.
-pub fn change_time(row: &[u8]) -> Option<u64> {
-    row.get(9..17)?.first_chunk::<8>().map(|at| u64::from_le_bytes(*at))
+    /// `None` if the row is too short to be one.
+    pub fn decode(row: &'a [u8]) -> Option<Self> {
+        let (revision, rest) = row.split_first_chunk::<8>()?;
+        let (expires, value) = rest.split_first_chunk::<8>()?;
+        Some(Self { revision: u64::from_le_bytes(*revision), expires: u64::from_le_bytes(*expires), value })
+    }
 }
 
 #[cfg(test)]
@@ -59,26 +59,8 @@ mod tests {
 
     #[test]
     fn rows_read_back_as_they_were_written() {
-        let change = Change {
-            revision: 7,
-            key: "/pods/a/b".into(),
-            previous: 3,
-            deleted: true,
-            value: Bytes::from_static(b"{}"),
-            at: 1_800_000_000,
-        };
-        let row = encode_change(&change);
-        assert_eq!(change_time(&row), Some(change.at));
-        assert_eq!(decode_change(7, &row), Some(change));
-        assert_eq!(decode_current(&encode_current(9, b"x")), Some((9, &b"x"[..])));
-    }
-
-    #[test]
-    fn short_rows_are_refused() {
-        assert_eq!(decode_current(b"1234567"), None);
-        assert_eq!(decode_change(1, &[0; 20]), None);
-        let mut row = vec![0; 21];
-        row[17] = 9;
-        assert_eq!(decode_change(1, &row), None);
+        let row = Current { revision: 9, expires: 7, value: b"x" };
+        assert_eq!(Current::decode(&row.encode()), Some(row));
+        assert_eq!(Current::decode(&[0; 15]), None);
     }
 }

@@ -1,22 +1,22 @@
-//! What is kept, and the effect of one write on it.
+//! The checkpoint: every key as it was at one revision.
 
-use super::record;
-use crate::store::{Change, Entry, Op, Snapshot, StoreError, Write};
+use super::record::{Batch, Current};
+use crate::store::{Change, Entry, Snapshot, StoreError};
 use bytes::Bytes;
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadableDatabase, TableDefinition};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Key -> revision and value.
+/// Key -> revision, expiry and value.
 const CURRENT: TableDefinition<&str, &[u8]> = TableDefinition::new("current");
-/// Revision -> change.
-const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
-/// (second of expiry, revision of the write) -> key.
-const EXPIRY: TableDefinition<(u64, u64), &str> = TableDefinition::new("expiry");
 /// Name -> number.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
 const REVISION: &str = "revision";
 const COMPACTED: &str = "compacted";
+const FORMAT: &str = "format";
+/// Rows with an expiry, and the past in the journal.
+const FORMAT_NOW: u64 = 2;
 /// The revision of an empty store. Nothing happened at it, so there is nothing to recall: it counts as compacted.
 const FIRST: u64 = 1;
 
@@ -32,7 +32,7 @@ fn corrupt(call: &'static str) -> StoreError {
 /// Where the numbers stand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The last revision given.
+    /// The last revision that is in the checkpoint.
     pub revision: u64,
     /// Changes up to here are not all kept.
     pub compacted: u64,
@@ -40,7 +40,7 @@ pub struct Marks {
 
 /// Makes the tables if they are missing, and reads the marks.
 pub fn open(db: &redb::Database) -> Result<Marks, StoreError> {
-    let begin = || -> Result<Option<Marks>, redb::Error> {
+    let read = || -> Result<Option<(u64, Marks)>, redb::Error> {
         let txn = db.begin_read()?;
         let table = match txn.open_table(META) {
             Ok(table) => table,
@@ -48,222 +48,123 @@ pub fn open(db: &redb::Database) -> Result<Marks, StoreError> {
             Err(e) => return Err(e.into()),
         };
         let read = |name| table.get(name).map(|v| v.map_or(0, |v| v.value()));
-        Ok(Some(Marks { revision: read(REVISION)?, compacted: read(COMPACTED)? }))
+        let marks = Marks { revision: read(REVISION)?, compacted: read(COMPACTED)? };
+        Ok(Some((read(FORMAT)?, marks)))
     };
-    if let Some(marks) = begin().map_err(engine("read marks"))? {
-        return Ok(marks);
+    match read().map_err(engine("read marks"))? {
+        Some((FORMAT_NOW, marks)) => Ok(marks),
+        Some((format, _)) => {
+            let why = format!("it has format {format}, this program reads {FORMAT_NOW}");
+            Err(StoreError::Engine {
+                call: "open the database file",
+                source: Arc::new(std::io::Error::other(why)),
+            })
+        }
+        None => {
+            let marks = Marks { revision: FIRST, compacted: FIRST };
+            write(db, std::iter::empty(), marks)?;
+            Ok(marks)
+        }
     }
-    let make = || -> Result<(), redb::Error> {
-        let txn = db.begin_write()?;
-        txn.open_table(CURRENT)?;
-        txn.open_table(LOG)?;
-        txn.open_table(EXPIRY)?;
-        let mut meta = txn.open_table(META)?;
-        meta.insert(REVISION, FIRST)?;
-        meta.insert(COMPACTED, FIRST)?;
-        drop(meta);
+}
+
+/// Puts the newest state of each key of the batches into the checkpoint, in one durable transaction.
+pub fn checkpoint(db: &redb::Database, batches: &[Batch], marks: Marks) -> Result<(), StoreError> {
+    let mut newest: BTreeMap<&str, (&Change, u64)> = BTreeMap::new();
+    for batch in batches {
+        for (change, expires) in batch.changes.iter().zip(&batch.expires) {
+            newest.insert(&change.key, (change, *expires));
+        }
+    }
+    let rows = newest.into_values().map(|(change, expires)| {
+        let value = (!change.deleted)
+            .then(|| Current { revision: change.revision, expires, value: &change.value }.encode());
+        (&*change.key, value)
+    });
+    write(db, rows, marks)
+}
+
+/// Fills an empty checkpoint with the entries of a snapshot, as of a revision.
+pub fn fill(db: &redb::Database, snapshot: &Snapshot, revision: u64) -> Result<(), StoreError> {
+    let rows = snapshot.entries.iter().map(|entry| {
+        let row = Current { revision: entry.revision, expires: entry.expires, value: &entry.value };
+        (&*entry.key, Some(row.encode()))
+    });
+    // Nothing of the past comes along.
+    write(db, rows, Marks { revision, compacted: revision })
+}
+
+fn write<'a>(
+    db: &redb::Database,
+    rows: impl Iterator<Item = (&'a str, Option<Vec<u8>>)>,
+    marks: Marks,
+) -> Result<(), StoreError> {
+    let write = || -> Result<(), redb::Error> {
+        let mut txn = db.begin_write()?;
+        txn.set_durability(redb::Durability::Immediate)?;
+        // A killed process leaves a file that opens at once. The second fsync that it costs holds up no writer: theirs is
+        // the journal's.
+        txn.set_quick_repair(true);
+        {
+            let mut current = txn.open_table(CURRENT)?;
+            for (key, row) in rows {
+                match row {
+                    Some(row) => drop(current.insert(key, row.as_slice())?),
+                    None => drop(current.remove(key)?),
+                }
+            }
+            let mut meta = txn.open_table(META)?;
+            meta.insert(REVISION, marks.revision)?;
+            meta.insert(COMPACTED, marks.compacted)?;
+            meta.insert(FORMAT, FORMAT_NOW)?;
+        }
         txn.commit()?;
         Ok(())
     };
-    make().map_err(engine("make tables"))?;
-    Ok(Marks { revision: FIRST, compacted: FIRST })
+    write().map_err(engine("checkpoint"))
 }
 
 /// The keys under a prefix.
 pub fn snapshot(db: &redb::Database, prefix: &str) -> Result<Snapshot, StoreError> {
-    let read = || -> Result<Option<Snapshot>, redb::Error> {
+    let mut found = Snapshot::default();
+    let marks = each(db, prefix, |key, row| {
+        let (key, value) = (Arc::from(key), Bytes::copy_from_slice(row.value));
+        found.entries.push(Entry { key, revision: row.revision, expires: row.expires, value });
+    })?;
+    found.revision = marks.revision;
+    found.compacted = marks.compacted;
+    Ok(found)
+}
+
+/// Shows all keys under a prefix at one revision, in order.
+pub fn each(
+    db: &redb::Database,
+    prefix: &str,
+    mut show: impl FnMut(&str, Current<'_>),
+) -> Result<Marks, StoreError> {
+    let mut read = || -> Result<Option<Marks>, redb::Error> {
         let txn = db.begin_read()?;
         let meta = txn.open_table(META)?;
         let mark = |name| meta.get(name).map(|v| v.map_or(0, |v| v.value()));
-        let mut found =
-            Snapshot { entries: Vec::new(), revision: mark(REVISION)?, compacted: mark(COMPACTED)? };
+        let marks = Marks { revision: mark(REVISION)?, compacted: mark(COMPACTED)? };
         for row in txn.open_table(CURRENT)?.range(prefix..)? {
             let (key, row) = row?;
             if !key.value().starts_with(prefix) {
                 break;
             }
-            let Some((revision, value)) = record::decode_current(row.value()) else { return Ok(None) };
-            let value = Bytes::copy_from_slice(value);
-            found.entries.push(Entry { key: key.value().into(), revision, value });
+            let Some(row) = Current::decode(row.value()) else { return Ok(None) };
+            show(key.value(), row);
         }
-        Ok(Some(found))
+        Ok(Some(marks))
     };
     read().map_err(engine("snapshot"))?.ok_or_else(|| corrupt("snapshot"))
 }
 
-/// The kept changes after a revision.
-pub fn history(db: &redb::Database, after: u64) -> Result<Vec<Change>, StoreError> {
-    let read = || -> Result<Vec<Option<Change>>, redb::Error> {
-        let txn = db.begin_read()?;
-        let mut changes = Vec::new();
-        for row in txn.open_table(LOG)?.range(after + 1..)? {
-            let (revision, row) = row?;
-            changes.push(record::decode_change(revision.value(), row.value()));
-        }
-        Ok(changes)
+/// The value of a key.
+pub fn value(db: &redb::Database, key: &str) -> Result<Option<Bytes>, StoreError> {
+    let read = || -> Result<Option<Bytes>, redb::Error> {
+        let row = db.begin_read()?.open_table(CURRENT)?.get(key)?;
+        Ok(row.and_then(|r| Current::decode(r.value()).map(|c| Bytes::copy_from_slice(c.value))))
     };
-    let changes = read().map_err(engine("read log"))?;
-    changes.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| corrupt("read log"))
-}
-
-/// The second at which the next key expires.
-pub fn next_expiry(db: &redb::Database) -> Result<Option<u64>, StoreError> {
-    let read = || -> Result<Option<u64>, redb::Error> {
-        let txn = db.begin_read()?;
-        let first = txn.open_table(EXPIRY)?.first()?.map(|(key, _)| key.value().0);
-        Ok(first)
-    };
-    read().map_err(engine("read expiry"))
-}
-
-/// One transaction of the writer.
-pub struct Batch<'t> {
-    current: redb::Table<'t, &'static str, &'static [u8]>,
-    log: redb::Table<'t, u64, &'static [u8]>,
-    expiry: redb::Table<'t, (u64, u64), &'static str>,
-    meta: redb::Table<'t, &'static str, u64>,
-    marks: Marks,
-    now: u64,
-    /// Seconds; expiry is rounded up to a multiple.
-    expiry_step: u64,
-}
-
-impl<'t> Batch<'t> {
-    /// `now` in seconds since 1970, `expiry_step` in seconds.
-    pub fn open(
-        txn: &'t redb::WriteTransaction,
-        marks: Marks,
-        now: u64,
-        expiry_step: u64,
-    ) -> Result<Self, StoreError> {
-        let open = || -> Result<Self, redb::Error> {
-            Ok(Self {
-                current: txn.open_table(CURRENT)?,
-                log: txn.open_table(LOG)?,
-                expiry: txn.open_table(EXPIRY)?,
-                meta: txn.open_table(META)?,
-                marks,
-                now,
-                expiry_step,
-            })
-        };
-        open().map_err(engine("open tables"))
-    }
-
-    /// Applies a write whose expectation holds; otherwise nothing is changed.
-    pub fn apply(&mut self, write: &Write) -> Result<Change, StoreError> {
-        let existing = {
-            let row = self.current.get(&*write.key).map_err(engine("read key"))?;
-            match &row {
-                None => None,
-                Some(row) => {
-                    let (revision, value) =
-                        record::decode_current(row.value()).ok_or_else(|| corrupt("read key"))?;
-                    Some((revision, Bytes::copy_from_slice(value)))
-                }
-            }
-        };
-        let actual = existing.as_ref().map_or(0, |(revision, _)| *revision);
-        let expected = write.expect.revision();
-        if actual != expected {
-            let newest = self.marks.revision;
-            return Err(StoreError::Conflict { key: write.key.clone(), expected, actual, newest });
-        }
-        let (deleted, value, ttl) = match (&write.op, existing) {
-            (Op::Put { value, ttl }, _) => (false, value.clone(), *ttl),
-            (Op::Delete { last: Some(last) }, Some(_)) => (true, last.clone(), None),
-            (Op::Delete { last: None }, Some((_, value))) => (true, value, None),
-            (Op::Delete { .. }, None) => {
-                let newest = self.marks.revision;
-                return Err(StoreError::Conflict { key: write.key.clone(), expected: 1, actual: 0, newest });
-            }
-        };
-        let revision = self.marks.revision + 1;
-        let change =
-            Change { revision, key: write.key.clone(), previous: actual, deleted, value, at: self.now };
-        self.record(&change, ttl).map_err(engine("write key"))?;
-        self.marks.revision = revision;
-        Ok(change)
-    }
-
-    fn record(&mut self, change: &Change, ttl: Option<u32>) -> Result<(), redb::Error> {
-        let key = &*change.key;
-        if change.deleted {
-            self.current.remove(key)?;
-        } else {
-            let row = record::encode_current(change.revision, &change.value);
-            self.current.insert(key, row.as_slice())?;
-        }
-        self.log.insert(change.revision, record::encode_change(change).as_slice())?;
-        if let Some(ttl) = ttl {
-            let at = (self.now + u64::from(ttl)).next_multiple_of(self.expiry_step);
-            self.expiry.insert((at, change.revision), key)?;
-        }
-        Ok(())
-    }
-
-    /// Deletes what has expired by now.
-    pub fn expire(&mut self) -> Result<Vec<Change>, StoreError> {
-        let mut due = Vec::new();
-        let mut collect = || -> Result<(), redb::Error> {
-            let rows = self.expiry.extract_from_if(..=(self.now, u64::MAX), |_, _| true)?;
-            for row in rows {
-                let (at, key) = row?;
-                due.push((at.value().1, Arc::<str>::from(key.value())));
-            }
-            Ok(())
-        };
-        collect().map_err(engine("read expiry"))?;
-        let mut changes = Vec::new();
-        for (revision, key) in due {
-            let write =
-                Write { key, expect: crate::store::Expect::At(revision), op: Op::Delete { last: None } };
-            match self.apply(&write) {
-                Ok(change) => changes.push(change),
-                // It has been written again, or is gone.
-                Err(StoreError::Conflict { .. }) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(changes)
-    }
-
-    /// Forgets the changes through a revision.
-    pub fn compact(&mut self, through: u64) -> Result<(), StoreError> {
-        let through = through.min(self.marks.revision);
-        if through <= self.marks.compacted {
-            return Ok(());
-        }
-        self.log.retain_in(..=through, |_, _| false).map_err(engine("compact"))?;
-        self.marks.compacted = through;
-        Ok(())
-    }
-
-    /// The newest revision that is older than `before` (seconds since 1970), among the first `most` kept ones.
-    pub fn older_than(&self, before: u64, most: usize) -> Result<Option<u64>, StoreError> {
-        let read = || -> Result<Option<u64>, redb::Error> {
-            let mut newest = None;
-            for row in self.log.iter()?.take(most) {
-                let (revision, row) = row?;
-                if record::change_time(row.value()).is_some_and(|at| at >= before) {
-                    break;
-                }
-                newest = Some(revision.value());
-            }
-            Ok(newest)
-        };
-        read().map_err(engine("compact"))
-    }
-
-    /// Writes the marks; the transaction can be committed then.
-    pub fn finish(mut self) -> Result<Marks, StoreError> {
-        let marks = self.marks;
-        let mut write = || -> Result<(), redb::Error> {
-            self.meta.insert(REVISION, marks.revision)?;
-            self.meta.insert(COMPACTED, marks.compacted)?;
-            Ok(())
-        };
-        write().map_err(engine("write marks"))?;
-        Ok(marks)
-    }
+    read().map_err(engine("read key"))
 }

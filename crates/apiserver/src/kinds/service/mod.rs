@@ -15,7 +15,7 @@ use super::{Cause, Column, Cx, Hooks, Invalid};
 use serde_json::{Value, json};
 use trine_objects::names;
 
-pub use allocate::{Allocators, Held};
+pub use allocate::{Allocators, Held, holdings};
 
 /// How long a client stays with its endpoint, in seconds: three hours, as upstream.
 const AFFINITY_SECONDS: i64 = 10_800;
