@@ -94,9 +94,9 @@ fn fits(target: &Target, config: &mut Value) -> Result<(), ApiError> {
 }
 
 impl<'a> Place<'a> {
-    fn of(target: &'a Target) -> Self {
+    fn of(registry: &'a Registry, target: &'a Target) -> Self {
         let subresource = target.subresource.as_deref().unwrap_or_default();
-        Self { resource: &target.resource, subresource }
+        Self { registry, resource: &target.resource, subresource }
     }
 }
 
@@ -115,7 +115,7 @@ async fn over(
     if foreign {
         events::from_core(&mut live);
     }
-    let mut new = Place::of(target).apply(&live, config, &options.manager, options.force)?;
+    let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force)?;
     check(&target.resource, &mut new, Vec::new(), FieldValidation::Ignore)?;
     fit_to_path(&target.resource, &target.namespace, &mut new)?;
     if foreign {
@@ -144,7 +144,7 @@ async fn anew(
         return Err(ApiError::Conflict { resource: resource.qualified(), name: name.to_owned(), why });
     }
     let live = json!({"apiVersion": resource.api_version(), "kind": &*resource.kind, "metadata": {}});
-    let mut new = Place::of(target).apply(&live, config, &options.manager, options.force)?;
+    let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force)?;
     if text(&new["metadata"]["name"]).is_empty() {
         let causes = Invalid(vec![Cause::required("metadata.name", "name or generateName is required")]);
         return Err(invalid(resource, &new, causes));

@@ -117,7 +117,7 @@ async fn attempt_create(
     stamp(resource, &mut object);
     hooks.defaults(&mut object);
     if let Ownership::Record(manager) = owner {
-        Place { resource, subresource: "" }.record(&Value::Null, &mut object, manager);
+        Place { registry, resource, subresource: "" }.record(&Value::Null, &mut object, manager);
     }
     let change = Change { resource, subresource: "", old: None, dry_run };
     let mut warnings = Vec::new();

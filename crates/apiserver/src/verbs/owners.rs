@@ -1,12 +1,14 @@
 //! Who owns the fields of what is written: `metadata.managedFields`.
 
 use serde_json::Value;
-use std::sync::LazyLock;
-use trine_objects::apply::{ApplyError, FieldManager, Filter, OneVersion, Set};
-use trine_objects::{schema, time};
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+use trine_objects::apply::{ApplyError, FieldManager, Filter, Set, Versions};
+use trine_objects::schema::{self, SchemaRef};
+use trine_objects::{events, time};
 
-use crate::catalog::Served;
-use crate::registry::now_unix;
+use crate::catalog::{Resources, Served};
+use crate::registry::{Registry, now_unix};
 use crate::status::ApiError;
 
 /// Through the object itself its status is not written where that has a path of its own.
@@ -30,6 +32,8 @@ pub(super) enum Ownership<'a> {
 /// Where something is written.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
+    /// Knows the other versions.
+    pub registry: &'a Registry,
     /// The resource, as it is stored.
     pub resource: &'a Served,
     /// The subresource; empty for the object itself.
@@ -46,18 +50,18 @@ impl Place<'_> {
         }
     }
 
-    fn with<R>(self, act: impl FnOnce(FieldManager<'_>) -> R) -> Option<R> {
+    fn with<R>(self, act: impl FnOnce(FieldManager<'_>) -> R) -> R {
         let resource = self.resource;
-        let schema = schema::of(&resource.group, &resource.version, &resource.kind)?.into();
         let (api_version, now) = (resource.api_version(), time::format(now_unix()));
-        Some(act(FieldManager {
-            versions: &OneVersion { api_version: &api_version, schema },
+        let family = Family { resource, api_version: &api_version, all: self.registry.catalog().now() };
+        act(FieldManager {
+            versions: &family,
             api_version: &api_version,
             kind: &resource.kind,
             subresource: self.subresource,
             filter: self.filter(),
             now: &now,
-        }))
+        })
     }
 
     /// Records that `manager` changed `old` (null: there was nothing) into `new`.
@@ -77,8 +81,7 @@ impl Place<'_> {
         force: bool,
     ) -> Result<Value, ApiError> {
         let applied = self.with(|fields| fields.apply(live, config, manager, force));
-        let no_schema = || ApiError::Failed(format!("no corresponding type for {}", self.resource.kind));
-        applied.ok_or_else(no_schema)?.map_err(|error| {
+        applied.map_err(|error| {
             let message = error.to_string();
             match error {
                 ApplyError::Conflicts(conflicts) => ApiError::ApplyConflict {
@@ -89,5 +92,41 @@ impl Place<'_> {
                 ApplyError::Failed(_) => ApiError::Failed(message),
             }
         })
+    }
+}
+
+/// The versions of a kind that are served now.
+struct Family<'a> {
+    resource: &'a Served,
+    api_version: &'a str,
+    all: Arc<Resources>,
+}
+
+impl Family<'_> {
+    fn sibling(&self, api_version: &str) -> Option<&Served> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = self.all.find(group, version, &self.resource.plural)?;
+        (found.storage_group() == self.resource.storage_group()).then_some(found)
+    }
+}
+
+impl Versions for Family<'_> {
+    fn schema(&self, api_version: &str) -> Option<SchemaRef<'_>> {
+        let own = api_version == self.api_version;
+        let served = if own { self.resource } else { self.sibling(api_version)? };
+        schema::of(&served.group, &served.version, &served.kind).map(SchemaRef::from)
+    }
+
+    fn convert<'v>(&self, object: &'v Value, to: &str) -> Option<Cow<'v, Value>> {
+        if to != self.api_version {
+            self.sibling(to)?;
+        }
+        let mut converted = object.clone();
+        match to {
+            _ if self.resource.plural != "events" => converted["apiVersion"] = to.into(),
+            "v1" => events::to_core(&mut converted),
+            _ => events::from_core(&mut converted),
+        }
+        Some(Cow::Owned(converted))
     }
 }

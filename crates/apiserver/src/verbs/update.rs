@@ -172,7 +172,7 @@ pub(super) async fn write(
     resource.hooks().defaults(&mut new);
     let subresource = target.subresource.as_deref().unwrap_or_default();
     if let Ownership::Record(manager) = owner {
-        Place { resource, subresource }.record(&old, &mut new, manager);
+        Place { registry, resource, subresource }.record(&old, &mut new, manager);
     }
     let change = Change { resource, subresource, old: Some(&old), dry_run };
     let mut warnings = Vec::new();

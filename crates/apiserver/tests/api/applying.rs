@@ -202,3 +202,43 @@ async fn applies_that_race_are_all_there() {
     let object = api.get(&path).await;
     assert_eq!((object["data"].as_object().unwrap().len(), entries(&object).len()), (4, 4));
 }
+
+#[tokio::test]
+async fn an_apply_is_validated_like_any_write() {
+    let api = Api::start().await;
+    let path = format!("{PODS}/p");
+    let mut bad = pod("p");
+    bad["spec"]["containers"][0]["name"] = "No Name".into();
+    let (code, refused) = apply(&api, &path, "one", bad).await;
+    assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &"spec.containers[0].name".into()));
+    assert_eq!(apply(&api, &path, "one", pod("p")).await.0, 201);
+    let mut moved = pod("p");
+    moved["spec"]["nodeName"] = "elsewhere".into();
+    let (code, refused) = apply(&api, &path, "one", moved).await;
+    assert_eq!((code, &refused["reason"]), (422, &"Invalid".into()));
+    let (code, refused) =
+        api.patch(&path, json!({"spec": {"containers": [{"name": "other", "image": "x"}]}})).await;
+    assert_eq!((code, &refused["reason"]), (422, &"Invalid".into()));
+    let mut wrong = pod("p");
+    wrong["spec"]["priority"] = json!(3_000_000_000_i64);
+    assert_eq!(apply(&api, &path, "one", wrong).await.0, 400);
+}
+
+#[tokio::test]
+async fn an_event_keeps_its_owners_in_both_of_its_forms() {
+    let api = Api::start().await;
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "reason": "R", "message": "m", "type": "Normal"});
+    api.make("/api/v1/namespaces/default/events?fieldManager=maker", event).await;
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events/e";
+    let note =
+        json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "note": "n"});
+    let (code, refused) = apply(&api, path, "one", note).await;
+    assert_eq!(code, 409, "{refused}");
+    assert_eq!(refused["details"]["causes"][0]["message"], "conflict with \"maker\" using v1");
+    let labels = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "labels": {"a": "b"}}});
+    let (code, done) = apply(&api, path, "one", labels).await;
+    assert_eq!(code, 200, "{done}");
+    let names: Vec<String> = entries(&done).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, ["one", "maker"]);
+}

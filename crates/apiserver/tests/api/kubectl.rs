@@ -74,6 +74,51 @@ async fn kubectl_applies_gets_changes_and_deletes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_goes_over_to_server_side_apply_and_is_told_of_conflicts() {
+    if !program("kubectl_goes_over_to_server_side_apply_and_is_told_of_conflicts", "kubectl") {
+        return;
+    }
+    let api = Api::start().await;
+    let kubectl = Kubectl::of(&api);
+    let manifest = api.dir.path().join("map.yaml");
+    let write = |x: &str| {
+        let yaml = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: '{x}', other: '1'}}\n"
+        );
+        std::fs::write(&manifest, yaml).unwrap();
+    };
+    let file = manifest.to_str().unwrap();
+    let owners = async || -> Vec<String> {
+        let object = api.get(&format!("{CONFIG_MAPS}/a")).await;
+        let entries = object["metadata"]["managedFields"].as_array().unwrap().clone();
+        let one = |e: &serde_json::Value| format!("{} {}", text(&e["manager"]), text(&e["operation"]));
+        entries.iter().map(one).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    };
+    write("1");
+    kubectl.ok(&["apply", "-f", file]).await;
+    assert_eq!(owners().await, ["kubectl-client-side-apply Update"]);
+    write("2");
+    let applied = "configmap/a serverside-applied\n";
+    assert_eq!(kubectl.ok(&["apply", "--server-side", "-f", file]).await, applied);
+    // It keeps its old annotation under a name of its own.
+    let after = ["kubectl Apply", "kubectl-last-applied Apply"];
+    assert_eq!(owners().await, after);
+    let before = api.get(&format!("{CONFIG_MAPS}/a")).await;
+    assert_eq!(kubectl.ok(&["apply", "--server-side", "-f", file]).await, applied);
+    assert_eq!(api.get(&format!("{CONFIG_MAPS}/a")).await, before);
+    kubectl.ok(&["patch", "configmap", "a", "--field-manager", "tuner", "-p", r#"{"data":{"x":"9"}}"#]).await;
+    let refused = kubectl.run(&["apply", "--server-side", "-f", file]).await;
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let wanted = "error: Apply failed with 1 conflict: conflict with \"tuner\" using v1: .data.x\n";
+    assert!(!refused.status.success() && stderr.starts_with(wanted), "{stderr}");
+    let changed = kubectl.run(&["diff", "--server-side", "--force-conflicts", "-f", file]).await;
+    assert_eq!(changed.status.code(), Some(1), "{}", String::from_utf8_lossy(&changed.stderr));
+    assert_eq!(kubectl.ok(&["apply", "--server-side", "--force-conflicts", "-f", file]).await, applied);
+    assert_eq!(owners().await, after);
+    assert_eq!(kubectl.ok(&["get", "configmap", "a", "-o", "jsonpath={.data.x}"]).await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_watches() {
     if !program("kubectl_watches", "kubectl") {
         return;
