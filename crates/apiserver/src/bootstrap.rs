@@ -20,6 +20,14 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 pub async fn bootstrap(registry: &Registry, advertised: SocketAddr) -> Result<(), ApiError> {
     for name in NAMESPACES {
         make(registry, "", "namespaces", "", json!({"metadata": {"name": name}})).await?;
+        // Its controller would make it a moment later; the first Pod need not wait for that.
+        make(registry, "", "serviceaccounts", name, json!({"metadata": {"name": "default"}})).await?;
+    }
+    if let Some(issuing) = registry.issuing() {
+        // Where servers behind this one learn whose client certificates to believe.
+        let map = json!({"metadata": {"name": "extension-apiserver-authentication"},
+            "data": {"client-ca-file": issuing.ca_pem}});
+        make(registry, "", "configmaps", "kube-system", map).await?;
     }
     let address = registry.allocators().first().to_string();
     let service = json!({"metadata": {"name": "kubernetes",

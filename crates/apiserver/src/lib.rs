@@ -11,9 +11,10 @@
 //! - [`claims`] what Services hold, when several servers share a store
 //! - [`metrics`] what the server counts about itself
 //! - [`openapi`] the published description of what is served
-//! - [`pki`] and [`user`] who is who
+//! - [`pki`], [`rotation`] and [`user`] who is who, [`access`] who may do what
 //! - [`status`] refusals
 
+pub mod access;
 pub mod admission;
 pub mod bootstrap;
 pub mod catalog;
@@ -25,9 +26,10 @@ pub mod openapi;
 pub mod pki;
 pub mod registry;
 pub mod request;
+pub mod rotation;
 mod server;
 pub mod status;
 pub mod user;
 pub mod verbs;
 
-pub use server::{ApiServer, Config, StartError, start};
+pub use server::{Accounts, ApiServer, AuditConfig, Config, StartError, start};

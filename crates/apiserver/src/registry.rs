@@ -9,6 +9,8 @@ use trine_objects::resources::Resource;
 use trine_store::cache::{Decoded, Part};
 use trine_store::{Cache, Expect, Object, Op, Prefix, Snapshot, Store, StoreError, Write};
 
+use crate::access::Authorizer;
+use crate::access::token::Tokens;
 use crate::catalog::{Catalog, Served};
 use crate::claims::{ClaimError, Claims};
 use crate::kinds::{Allocators, Cx, Held, Objects, holdings};
@@ -32,6 +34,16 @@ pub struct Registry {
     cache: Cache,
     allocators: Allocators,
     catalog: Arc<Catalog>,
+    authorizer: Arc<Authorizer>,
+    issuing: Option<Issuing>,
+}
+
+/// What is needed to make tokens that are kept in Secrets.
+pub struct Issuing {
+    /// Makes them.
+    pub tokens: Arc<Tokens>,
+    /// The cluster's authority, PEM.
+    pub ca_pem: String,
 }
 
 impl Registry {
@@ -44,7 +56,8 @@ impl Registry {
         let known = Arc::clone(&catalog);
         let decode = move |key: &str, revision, value: &Bytes| decode(&known, key, revision, value);
         let cache = Cache::start(&*store, Box::new(decode)).await?;
-        let registry = Self { store, cache, allocators, catalog };
+        let authorizer = Arc::new(Authorizer::start(&cache));
+        let registry = Self { store, cache, allocators, catalog, authorizer, issuing: None };
         registry.allocators.adopt(&Objects::list(&registry, "", "services"));
         Ok(registry)
     }
@@ -79,6 +92,24 @@ impl Registry {
     #[must_use]
     pub fn allocators(&self) -> &Allocators {
         &self.allocators
+    }
+
+    /// The same, which makes tokens.
+    #[must_use]
+    pub fn with_tokens(self, issuing: Issuing) -> Self {
+        Self { issuing: Some(issuing), ..self }
+    }
+
+    /// Makes tokens, if it was told how.
+    #[must_use]
+    pub fn issuing(&self) -> Option<&Issuing> {
+        self.issuing.as_ref()
+    }
+
+    /// Who decides about requests.
+    #[must_use]
+    pub fn authorizer(&self) -> &Arc<Authorizer> {
+        &self.authorizer
     }
 
     /// The surroundings of one attempt to write.

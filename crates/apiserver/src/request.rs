@@ -123,7 +123,17 @@ fn bad(message: String) -> ApiError {
     ApiError::BadRequest(message)
 }
 
-fn decode(text: &str) -> String {
+/// A path with its `%XX` decoded, except for slashes, which stay within their segment.
+#[must_use]
+pub fn decoded_path(path: &str) -> String {
+    let segments: Vec<String> =
+        path.split('/').map(|s| decode(&s.replace('+', "%2B")).replace('/', "%2F")).collect();
+    segments.join("/")
+}
+
+/// Text with its `%XX` and `+` decoded.
+#[must_use]
+pub fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -6,10 +6,15 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use trine_store::{Store, StoreError};
 
+use crate::access::audit::{AuditError, Auditor};
+use crate::access::gate::Gate;
+use crate::access::rbac::reconcile::reconcile;
+use crate::access::token::{Tokens, keys::Key};
 use crate::bootstrap::bootstrap;
 use crate::claims;
 use crate::http::route::Server;
@@ -19,9 +24,13 @@ use crate::kinds::Allocators;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::pki::{Authority, Identity, PkiError};
-use crate::registry::Registry;
+use crate::registry::{Issuing, Registry};
+use crate::rotation::{LIFETIME, Rotation};
 use crate::status::ApiError;
 use crate::user::User;
+
+/// Who makes tokens of ServiceAccounts; kubeadm's name.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// Settings.
 #[derive(Debug, Clone)]
@@ -34,6 +43,17 @@ pub struct Config {
     pub advertise: IpAddr,
     /// Services' addresses are given from it, `10.96.0.0/16`.
     pub service_cidr: String,
+    /// Where and what is noted of requests.
+    pub audit: AuditConfig,
+}
+
+/// The audit log. Default: none.
+#[derive(Debug, Clone, Default)]
+pub struct AuditConfig {
+    /// The file to which notes are added; `None` for no notes.
+    pub log: Option<PathBuf>,
+    /// What is noted (`audit.k8s.io/v1` Policy); without it who, what and when of everything.
+    pub policy: Option<PathBuf>,
 }
 
 /// Why the API server cannot start.
@@ -51,6 +71,9 @@ pub enum StartError {
     /// The first objects cannot be written.
     #[error("api: the first objects cannot be written")]
     Bootstrap(#[from] ApiError),
+    /// There is no audit log.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The range for Services is none.
     #[error("api: {0:?} is no range for Services")]
     ServiceRange(String),
@@ -59,11 +82,26 @@ pub enum StartError {
 /// A running API server.
 pub struct ApiServer {
     server: Arc<Server>,
-    authority: Authority,
-    admin: Identity,
+    authority: Arc<Authority>,
+    rotation: Arc<Rotation>,
+    admin: watch::Receiver<Identity>,
     advertised: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<()>,
+}
+
+/// Gives clients in this process the ways of ServiceAccounts.
+#[derive(Clone)]
+pub struct Accounts {
+    server: Arc<Server>,
+}
+
+impl Accounts {
+    /// The server as a tower service of a ServiceAccount, which need not exist as an object.
+    #[must_use]
+    pub fn service(&self, namespace: &str, name: &str) -> InProcess {
+        InProcess::new(Arc::clone(&self.server), User::account(namespace, name, ""))
+    }
 }
 
 /// Starts the server: certificates, objects, the first namespaces, then the listener.
@@ -73,7 +111,7 @@ pub struct ApiServer {
 pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, StartError> {
     let allocators = Allocators::new(&config.service_cidr)
         .ok_or_else(|| StartError::ServiceRange(config.service_cidr.clone()))?;
-    let authority = Authority::load_or_make(&config.data_dir.join("pki"))?;
+    let authority = Arc::new(Authority::load_or_make(&config.data_dir.join("pki"))?);
     let first = allocators.first().to_string();
     let names: Vec<String> = [
         "localhost",
@@ -88,21 +126,30 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     ]
     .map(str::to_owned)
     .to_vec();
-    let serving = authority.issue("kube-apiserver", &[], &names)?;
-    let admin = authority.issue("kubernetes-admin", &["system:masters"], &[])?;
-    let to_kubelets = authority.issue("kube-apiserver-kubelet-client", &["system:masters"], &[])?;
-    let acceptor = acceptor(&serving, authority.ca_pem())?;
+    let rotation = Arc::new(Rotation::new(Arc::clone(&authority), LIFETIME));
+    let serving = rotation.keep("kube-apiserver", &[], &names)?;
+    let admin = rotation.keep("kubernetes-admin", &["system:masters"], &[])?;
+    let to_kubelets = rotation.keep("kube-apiserver-kubelet-client", &["system:masters"], &[])?;
+    let acceptor = acceptor(serving, authority.ca_pem())?;
     let listener = bind(config.bind).await?;
     let port = listener.local_addr().map_or(config.bind.port(), |a| a.port());
     let advertised = SocketAddr::new(config.advertise, port);
+    let key = Key::load_or_make(&config.data_dir.join("pki"))?;
+    let tokens = Arc::new(Tokens::new(key, ISSUER));
+    let issuing = Issuing { tokens: Arc::clone(&tokens), ca_pem: authority.ca_pem().to_owned() };
     let metrics = Metrics::default();
-    let registry = Arc::new(Registry::start(Arc::new(metrics.timed(store)), allocators).await?);
+    let registry = Registry::start(Arc::new(metrics.timed(store)), allocators).await?;
+    let registry = Arc::new(registry.with_tokens(issuing));
     bootstrap(&registry, advertised).await?;
+    reconcile(&registry).await?;
+    let audit = &config.audit;
+    let auditor = audit.log.as_ref().map(|log| Auditor::open(log, audit.policy.as_deref())).transpose()?;
     let stop = CancellationToken::new();
     let server = Arc::new(Server {
+        gate: Gate::new(Arc::clone(&registry), tokens, auditor),
         registry,
         openapi: OpenApi::new(),
-        kubelets: Kubelets::new(&to_kubelets, authority.ca_pem())?,
+        kubelets: Kubelets::new(to_kubelets, authority.ca_pem())?,
         address: advertised.to_string(),
         metrics,
         stop: stop.clone(),
@@ -110,8 +157,9 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     if server.registry.shared() {
         tokio::spawn(claims::follow(Arc::clone(&server.registry), stop.clone()));
     }
+    tokio::spawn(Arc::clone(&rotation).run(stop.clone()));
     let task = tokio::spawn(accept(listener, acceptor, Arc::clone(&server), stop.clone()));
-    Ok(ApiServer { server, authority, admin, advertised, stop, task })
+    Ok(ApiServer { server, authority, rotation, admin, advertised, stop, task })
 }
 
 impl ApiServer {
@@ -127,6 +175,12 @@ impl ApiServer {
         self.authority.ca_pem()
     }
 
+    /// The authority's key, PEM, for those who sign in its name.
+    #[must_use]
+    pub fn ca_key_pem(&self) -> String {
+        self.authority.key_pem()
+    }
+
     /// Signs a certificate; gives it with its key, both PEM.
     ///
     /// # Errors
@@ -136,26 +190,53 @@ impl ApiServer {
         Ok((identity.cert_pem, identity.key_pem))
     }
 
+    /// Signs a certificate, and the next ones before each ends, as long as the receiver is looked at.
+    ///
+    /// # Errors
+    /// [`PkiError`].
+    pub fn issue_rotating(
+        &self,
+        cn: &str,
+        orgs: &[&str],
+        names: &[String],
+    ) -> Result<watch::Receiver<Identity>, PkiError> {
+        self.rotation.keep(cn, orgs, names)
+    }
+
+    /// [`ApiServer::kubeconfig`], and the next ones: the admin's certificate is exchanged before it ends.
+    #[must_use]
+    pub fn kubeconfigs(&self) -> watch::Receiver<String> {
+        let (ca_pem, advertised, mut admin) =
+            (self.authority.ca_pem().to_owned(), self.advertised, self.admin.clone());
+        let first = kubeconfig(&ca_pem, advertised, &admin.borrow_and_update());
+        let (sender, receiver) = watch::channel(first);
+        tokio::spawn(async move {
+            while admin.changed().await.is_ok() {
+                let next = kubeconfig(&ca_pem, advertised, &admin.borrow_and_update());
+                if sender.send(next).is_err() {
+                    return;
+                }
+            }
+        });
+        receiver
+    }
+
     /// The server as a tower service of one user, for clients in this process.
     #[must_use]
     pub fn service(&self, user: &str, groups: &[&str]) -> InProcess {
         InProcess::new(Arc::clone(&self.server), User::new(user, groups))
     }
 
+    /// The server as ServiceAccounts' tower services, for clients in this process.
+    #[must_use]
+    pub fn accounts(&self) -> Accounts {
+        Accounts { server: Arc::clone(&self.server) }
+    }
+
     /// A kubeconfig of the cluster's admin, with its certificates in it.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
-        let encode = |text: &str| STANDARD.encode(text);
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: trine\nclusters:\n- name: trine\n  cluster:\n    server: \
-             https://{}\n    certificate-authority-data: {}\nusers:\n- name: admin\n  user:\n    \
-             client-certificate-data: {}\n    client-key-data: {}\ncontexts:\n- name: trine\n  context: {{cluster: \
-             trine, user: admin}}\n",
-            self.advertised,
-            encode(self.authority.ca_pem()),
-            encode(&self.admin.cert_pem),
-            encode(&self.admin.key_pem),
-        )
+        kubeconfig(self.authority.ca_pem(), self.advertised, &self.admin.borrow())
     }
 
     /// Ends watches and connections.
@@ -164,4 +245,17 @@ impl ApiServer {
         let _ = self.task.await;
         self.server.registry.cache().close();
     }
+}
+
+fn kubeconfig(ca_pem: &str, server: SocketAddr, admin: &Identity) -> String {
+    let encode = |text: &str| STANDARD.encode(text);
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: trine\nclusters:\n- name: trine\n  cluster:\n    server: \
+         https://{server}\n    certificate-authority-data: {}\nusers:\n- name: admin\n  user:\n    \
+         client-certificate-data: {}\n    client-key-data: {}\ncontexts:\n- name: trine\n  context: {{cluster: trine, \
+         user: admin}}\n",
+        encode(ca_pem),
+        encode(&admin.cert_pem),
+        encode(&admin.key_pem),
+    )
 }

@@ -21,6 +21,21 @@ pub struct Config {
     pub pod_cidr: String,
     /// Prefix length of one node's range. Default 24.
     pub node_prefix: u8,
+    /// The cluster's CA key, to sign certificates; without it nobody signs them.
+    pub signer: Option<SigningKey>,
+}
+
+/// The key of an authority, PEM. Not shown in logs.
+#[derive(Clone)]
+pub struct SigningKey {
+    /// The key.
+    pub key_pem: String,
+}
+
+impl Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SigningKey")
+    }
 }
 
 /// A write that the API server refused.
@@ -49,11 +64,36 @@ impl ControllerError {
     }
 }
 
+/// The ways to the API server: one that reads for all controllers, and one for each ServiceAccount of `kube-system` as which
+/// a controller writes, so that each may do its own work and no more.
+#[derive(Clone)]
+pub struct Clients {
+    read: Client,
+    account: Arc<dyn Fn(&str) -> Client + Send + Sync>,
+}
+
+impl Clients {
+    /// `read` reads; `account` gives the way of a ServiceAccount.
+    pub fn new(read: Client, account: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
+        Self { read, account: Arc::new(account) }
+    }
+}
+
+/// One way for everything.
+impl From<Client> for Clients {
+    fn from(client: Client) -> Self {
+        let every = client.clone();
+        Self::new(client, move |_| every.clone())
+    }
+}
+
 /// What every controller is given.
 #[derive(Clone)]
 pub struct Cx {
-    /// The way to the API server.
+    /// The way to the API server as the controller's own ServiceAccount.
     pub client: Client,
+    /// The ways of others.
+    clients: Clients,
     /// Settings.
     pub config: Arc<Config>,
     /// Ends the controller.
@@ -61,12 +101,18 @@ pub struct Cx {
 }
 
 impl Cx {
+    /// The way of another ServiceAccount.
+    #[must_use]
+    pub fn client_of(&self, account: &str) -> Client {
+        (self.clients.account)(account)
+    }
+
     /// A live copy of all objects of a kind.
     pub fn mirror<K>(&self, changed: &Arc<Notify>) -> Mirror<K>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     {
-        let api = Api::all(self.client.clone());
+        let api = Api::all(self.clients.read.clone());
         Mirror::start(api, watcher::Config::default(), Arc::clone(changed), self.stop.clone())
     }
 
@@ -94,17 +140,35 @@ pub fn log(controller: &'static str, error: &ControllerError) {
 ///
 /// # Errors
 /// None at present.
-pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), ControllerError> {
-    let cx = Cx { client, config: Arc::new(config), stop };
+pub async fn run(
+    clients: impl Into<Clients>,
+    config: Config,
+    stop: CancellationToken,
+) -> Result<(), ControllerError> {
+    let (clients, config) = (clients.into(), Arc::new(config));
+    // Upstream's names of the ServiceAccounts, which upstream's roles are bound to.
+    let cx = |account: &str| Cx {
+        client: (clients.account)(account),
+        clients: clients.clone(),
+        config: Arc::clone(&config),
+        stop: stop.clone(),
+    };
     tokio::join!(
-        supervised("namespace", &cx, crate::namespace::run),
-        supervised("namespace-defaults", &cx, crate::namespace_defaults::run),
-        supervised("node-ipam", &cx, crate::node_ipam::run),
-        supervised("endpoint-slice", &cx, crate::endpoint_slice::run),
-        supervised("volume-binder", &cx, crate::volume_binder::run),
-        supervised("volume-protection", &cx, crate::volume_protection::run),
-        supervised("attach-detach", &cx, crate::attach_detach::run),
-        supervised("pod-gc", &cx, crate::pod_gc::run),
+        supervised("namespace", cx("namespace-controller"), crate::namespace::run),
+        supervised("namespace-defaults", cx("service-account-controller"), crate::namespace_defaults::run),
+        supervised("node-ipam", cx("node-controller"), crate::node_ipam::run),
+        supervised("endpoint-slice", cx("endpointslice-controller"), crate::endpoint_slice::run),
+        supervised("volume-binder", cx("persistent-volume-binder"), crate::volume_binder::run),
+        supervised("volume-protection", cx("pvc-protection-controller"), crate::volume_protection::run),
+        supervised("attach-detach", cx("attachdetach-controller"), crate::attach_detach::run),
+        supervised("pod-gc", cx("pod-garbage-collector"), crate::pod_gc::run),
+        supervised("certificates", cx("certificate-controller"), crate::certificates::run),
+        supervised("token", cx("kube-controller-manager"), crate::service_account_token::run),
+        supervised(
+            "role-aggregation",
+            cx("clusterrole-aggregation-controller"),
+            crate::role_aggregation::run
+        ),
     );
     Ok(())
 }
@@ -112,7 +176,7 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
 /// Pause before a controller that panicked is started again.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-async fn supervised<F, Fut>(name: &'static str, cx: &Cx, controller: F)
+async fn supervised<F, Fut>(name: &'static str, cx: Cx, controller: F)
 where
     F: Fn(Cx) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,

@@ -8,16 +8,22 @@
 //! - [`volume_protection`] claims in use and bound volumes are not removed
 //! - [`attach_detach`] which volume is attached to which node
 //! - [`pod_gc`] Pods of vanished nodes
+//! - [`certificates`] certificates that are asked for: approved and signed
+//! - [`service_account_token`] Secrets that hold a token go with their account
+//! - [`role_aggregation`] ClusterRoles that are the sum of others
 //! - [`frame`] the loop that they share
 
 pub mod attach_detach;
+pub mod certificates;
 pub mod endpoint_slice;
 pub mod frame;
 pub mod namespace;
 pub mod namespace_defaults;
 pub mod node_ipam;
 pub mod pod_gc;
+pub mod role_aggregation;
+pub mod service_account_token;
 pub mod volume_binder;
 pub mod volume_protection;
 
-pub use frame::{Config, ControllerError, run};
+pub use frame::{Clients, Config, ControllerError, SigningKey, run};

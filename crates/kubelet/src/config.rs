@@ -62,6 +62,8 @@ pub struct Config {
     pub serving_cert_pem: String,
     /// Its private key.
     pub serving_key_pem: String,
+    /// The next certificates and keys, when they are exchanged before they end.
+    pub serving_next: Option<tokio::sync::watch::Receiver<(String, String)>>,
     /// Who signs client certificates.
     pub client_ca_pem: String,
     /// Resolvers for Pods with dnsPolicy `ClusterFirst`; without any they get the node's own.
@@ -91,6 +93,7 @@ impl Config {
             port: DEFAULT_PORT,
             serving_cert_pem: String::new(),
             serving_key_pem: String::new(),
+            serving_next: None,
             client_ca_pem: String::new(),
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),

@@ -126,6 +126,16 @@ fn of(group: &'static str, kind: &'static str, plural: &'static str, singular: &
     }
 }
 
+/// What is answered and never kept.
+fn question(
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    singular: &'static str,
+) -> Resource {
+    of(group, kind, plural, singular).cluster_wide().verbs(&["create"])
+}
+
 /// What sets a row of the table apart from the ordinary.
 impl Resource {
     fn short(mut self, name: &'static str) -> Self {
@@ -190,14 +200,62 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
             .with_status(),
         core("PodTemplate", "podtemplates", "podtemplate"),
         core("Secret", "secrets", "secret"),
-        core("ServiceAccount", "serviceaccounts", "serviceaccount").short("sa"),
+        core("ServiceAccount", "serviceaccounts", "serviceaccount").short("sa").with(sub(
+            "token",
+            "authentication.k8s.io",
+            "v1",
+            "TokenRequest",
+            &["create"],
+        )),
         core("Service", "services", "service").short("svc").in_all().with_status(),
+        question("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview"),
+        question("authentication.k8s.io", "TokenReview", "tokenreviews", "tokenreview"),
+        of(
+            "authorization.k8s.io",
+            "LocalSubjectAccessReview",
+            "localsubjectaccessreviews",
+            "localsubjectaccessreview",
+        )
+        .verbs(&["create"]),
+        question(
+            "authorization.k8s.io",
+            "SelfSubjectAccessReview",
+            "selfsubjectaccessreviews",
+            "selfsubjectaccessreview",
+        ),
+        question(
+            "authorization.k8s.io",
+            "SelfSubjectRulesReview",
+            "selfsubjectrulesreviews",
+            "selfsubjectrulesreview",
+        ),
+        question(
+            "authorization.k8s.io",
+            "SubjectAccessReview",
+            "subjectaccessreviews",
+            "subjectaccessreview",
+        ),
+        of(
+            "certificates.k8s.io",
+            "CertificateSigningRequest",
+            "certificatesigningrequests",
+            "certificatesigningrequest",
+        )
+        .short("csr")
+        .cluster_wide()
+        .with(part("certificates.k8s.io", "v1", "CertificateSigningRequest", "approval"))
+        .with_status(),
         of("coordination.k8s.io", "Lease", "leases", "lease"),
         of("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice"),
         of("events.k8s.io", "Event", "events", "event").short("ev"),
         of("networking.k8s.io", "IngressClass", "ingressclasses", "ingressclass").cluster_wide(),
         of("networking.k8s.io", "Ingress", "ingresses", "ingress").short("ing").with_status(),
         of("node.k8s.io", "RuntimeClass", "runtimeclasses", "runtimeclass").cluster_wide(),
+        of("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
+            .cluster_wide(),
+        of("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", "clusterrole").cluster_wide(),
+        of("rbac.authorization.k8s.io", "RoleBinding", "rolebindings", "rolebinding"),
+        of("rbac.authorization.k8s.io", "Role", "roles", "role"),
         of("scheduling.k8s.io", "PriorityClass", "priorityclasses", "priorityclass")
             .short("pc")
             .cluster_wide(),

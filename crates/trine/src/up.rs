@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use trine_apiserver::ApiServer;
+use trine_apiserver::{ApiServer, AuditConfig};
 use trine_typed::k8s_openapi::api::core::v1::Node;
 use trine_typed::kube::{Api, Client};
 
@@ -42,16 +43,16 @@ impl Cluster {
     ///
     /// # Errors
     /// If the data dir is in use, or the API server cannot start. The other planes are supervised.
-    pub async fn start(layout: Layout) -> anyhow::Result<Self> {
+    pub async fn start(layout: Layout, audit: AuditConfig) -> anyhow::Result<Self> {
         let lock = daemon::claim(&layout)?;
         let (mut identity, mut reservations) = Identity::claim(&layout)?;
         let node_ip = identity::node_ip()?;
         let stop = CancellationToken::new();
-        let (api, port) = start_api(&layout, &mut identity, node_ip).await?;
+        let (api, port) = start_api(&layout, &mut identity, node_ip, audit).await?;
         reservations.push(port);
         write_private(&layout.kubeconfig(), &api.kubeconfig())?;
-        let client = |user: &str, groups: &[&str]| Client::new(api.service(user, groups), "default");
-        let admin = client("kubernetes-admin", &["system:masters"]);
+        tokio::spawn(keep_kubeconfig(layout.kubeconfig(), api.kubeconfigs()));
+        let admin = Client::new(api.service("kubernetes-admin", &["system:masters"]), "default");
         let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
         let mut cluster = Self {
             client: admin,
@@ -71,16 +72,18 @@ impl Cluster {
     }
 
     fn start_control(&mut self, planes: &Planes, node_ip: IpAddr) -> anyhow::Result<()> {
-        let client = self.client.clone();
+        let clients = self.client.clone();
         let config = trine_controllers::Config {
             ca_pem: self.api.ca_pem().to_owned(),
             pod_cidr: self.identity.pod_cidr.clone(),
             node_prefix: builtin::NODE_PREFIX,
+            signer: Some(trine_controllers::SigningKey { key_pem: self.api.ca_key_pem() }),
         };
-        self.planes
-            .push(planes.run("controllers", move |stop| {
-                trine_controllers::run(client.clone(), config.clone(), stop)
-            }));
+        self.planes.push(
+            planes.run("controllers", move |stop| {
+                trine_controllers::run(clients.clone(), config.clone(), stop)
+            }),
+        );
         let client = self.client.clone();
         self.planes.push(planes.run("scheduler", move |stop| {
             trine_scheduler::run(client.clone(), trine_scheduler::Config::default(), stop)
@@ -169,6 +172,7 @@ async fn start_api(
     layout: &Layout,
     identity: &mut Identity,
     node_ip: IpAddr,
+    audit: AuditConfig,
 ) -> anyhow::Result<(ApiServer, Reservation)> {
     let store = trine_store::redb::RedbStore::open(&layout.store(), trine_store::redb::Limits::default())
         .with_context(|| format!("cannot open the store {}", layout.store().display()))?;
@@ -182,6 +186,7 @@ async fn start_api(
         bind: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
         advertise: node_ip,
         service_cidr: identity.service_cidr.clone(),
+        audit,
     };
     let api = trine_apiserver::start(config, Arc::new(store)).await.context("the API server cannot start")?;
     Ok((api, held))
@@ -223,15 +228,26 @@ fn kubelet_config(
 ) -> anyhow::Result<trine_kubelet::Config> {
     let names = [identity.node.clone(), node_ip.to_string(), "127.0.0.1".to_owned()];
     let user = format!("system:node:{}", identity.node);
-    let (serving_cert_pem, serving_key_pem) = api.issue(&user, &["system:nodes"], &names)?;
+    let mut serving = api.issue_rotating(&user, &["system:nodes"], &names)?;
+    let first = serving.borrow_and_update().clone();
+    let (sender, serving_next) = watch::channel((first.cert_pem.clone(), first.key_pem.clone()));
+    tokio::spawn(async move {
+        while serving.changed().await.is_ok() {
+            let next = serving.borrow_and_update().clone();
+            if sender.send((next.cert_pem, next.key_pem)).is_err() {
+                return;
+            }
+        }
+    });
     Ok(trine_kubelet::Config {
         node_name: identity.node.clone(),
         node_ip,
         root: layout.kubelet(),
         log_root: layout.pod_logs(),
         cri_socket: layout.cri_socket(),
-        serving_cert_pem,
-        serving_key_pem,
+        serving_cert_pem: first.cert_pem,
+        serving_key_pem: first.key_pem,
+        serving_next: Some(serving_next),
         client_ca_pem: api.ca_pem().to_owned(),
         port: trine_kubelet::config::DEFAULT_PORT,
         cluster_dns: Vec::new(),
@@ -241,6 +257,16 @@ fn kubelet_config(
         cgroup_parent: String::new(),
         node_labels: Vec::new(),
     })
+}
+
+/// Writes the kubeconfig anew whenever the admin's certificate is exchanged.
+async fn keep_kubeconfig(path: PathBuf, mut texts: watch::Receiver<String>) {
+    while texts.changed().await.is_ok() {
+        let text = texts.borrow_and_update().clone();
+        if let Err(error) = write_private(&path, &text) {
+            tracing::error!(%error, "cannot write {}", path.display());
+        }
+    }
 }
 
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -254,6 +280,11 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The audit log that the words ask for.
+fn audit(args: &UpArgs) -> AuditConfig {
+    AuditConfig { log: args.audit_log.clone(), policy: args.audit_policy.clone() }
+}
+
 /// `trine up`, in the foreground: until SIGINT or SIGTERM.
 ///
 /// # Errors
@@ -261,7 +292,7 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let since = Instant::now();
-    let cluster = Cluster::start(layout).await?;
+    let cluster = Cluster::start(layout, audit(args)).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
         Ok(()) => eprintln!("node {} Ready after {:.2?}", cluster.identity.node, since.elapsed()),
@@ -302,6 +333,12 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg("--data-dir").arg(layout.root());
+    // The daemon's own folder is another one.
+    for (word, file) in [("--audit-log", &args.audit_log), ("--audit-policy", &args.audit_policy)] {
+        if let Some(file) = file {
+            command.arg(word).arg(std::path::absolute(file)?);
+        }
+    }
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0).current_dir("/");
     let mut child = command.spawn().context("cannot start the daemon")?;
     while since.elapsed() < READY_DEADLINE {

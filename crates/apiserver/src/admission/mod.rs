@@ -2,12 +2,14 @@
 //!
 //! - [`mutate`] before the kind has its say: what is filled in from other objects
 //! - [`validate`] after it, when the object is as it will be written: what is refused
+//! - first of all who writes: [`crate::access::admission`]
 //! - `namespace` namespaces that the cluster needs stay
 
 mod namespace;
 
 use serde_json::Value;
 
+use crate::access::admission as access;
 use crate::catalog::Served;
 use crate::registry::{Registry, text};
 use crate::status::ApiError;
@@ -45,14 +47,13 @@ impl Change<'_> {
 ///
 /// # Errors
 /// [`ApiError::Denied`] by the first step that refuses.
-#[expect(clippy::unused_async, reason = "steps that ask others wait for them")]
 pub async fn mutate(
-    _registry: &Registry,
-    _change: &Change<'_>,
-    _new: &mut Value,
+    registry: &Registry,
+    change: &Change<'_>,
+    new: &mut Value,
     _warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
-    Ok(())
+    access::mutate(registry, change, new).await
 }
 
 /// Refuses what does not fit. `new` is the object as it will be written; `None` when it is deleted.
@@ -61,10 +62,13 @@ pub async fn mutate(
 /// [`ApiError::Denied`] by the first step that refuses.
 #[expect(clippy::unused_async, reason = "steps that ask others wait for them")]
 pub async fn validate(
-    _registry: &Registry,
+    registry: &Registry,
     change: &Change<'_>,
     new: Option<&Value>,
     _warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
+    if new.is_none() {
+        access::delete(registry, change)?;
+    }
     namespace::validate(change, new)
 }

@@ -11,21 +11,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::form::Form;
 use super::{discovery, health, snapshot, stream};
+use crate::access::gate::Gate;
+use crate::access::review;
+use crate::access::token::discovery as oidc;
 use crate::catalog::Resources;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
-use crate::registry::Registry;
+use crate::registry::{Registry, now_unix};
 use crate::request::{Query, Target, applied, check, document, target};
 use crate::status::{ApiError, json_response};
-use crate::user::User;
+use crate::user::{self, User};
 use crate::verbs::options::{WriteOptions, WriteVerb};
 use crate::verbs::update::PatchKind;
 use crate::verbs::{Written, apply, create, delete, list, part, update, watch};
 
 /// Largest body of a request, bytes. Upstream: 3 MiB.
 const MAX_BODY: usize = 3 * 1024 * 1024;
-/// Paths that anybody may ask for.
-const PUBLIC: [&str; 4] = ["/version", "/livez", "/readyz", "/healthz"];
 
 /// What answers requests.
 pub struct Server {
@@ -35,6 +36,8 @@ pub struct Server {
     pub openapi: OpenApi,
     /// How the kubelets are spoken to.
     pub kubelets: stream::Kubelets,
+    /// Who is let in.
+    pub gate: Gate,
     /// `host:port` where clients reach it.
     pub address: String,
     /// What is counted.
@@ -44,13 +47,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers one request of `user` (`None`: nobody known).
+    /// Answers one request of `user` (`None`: nobody known yet).
     pub async fn answer(self: Arc<Self>, request: Request<Body>, user: Option<User>) -> Response {
-        let path = request.uri().path().to_owned();
-        let public = PUBLIC.iter().any(|p| path == *p || path.starts_with(&format!("{p}/")));
-        if user.is_none() && !public {
-            return ApiError::Unauthorized.into_response();
-        }
+        let server = Arc::clone(&self);
+        self.gate.pass(request, user, |request, path| server.route(request, path)).await
+    }
+
+    async fn route(self: Arc<Self>, request: Request<Body>, path: String) -> Response {
         let method = request.method().clone();
         let mut pending = None;
         let query = request.uri().query().unwrap_or_default().to_owned();
@@ -61,7 +64,7 @@ impl Server {
                 pending = Some(self.metrics.request(&target, &method, &Query::parse(&query)));
                 Arc::clone(&self).objects(target, request).await
             }
-            None => match self.itself(&path, &query, reading, user.as_ref()).await {
+            None => match self.itself(&path, &query, reading).await {
                 Some(response) => Ok(response),
                 None => self.others(&resources, &path, &request),
             },
@@ -108,6 +111,15 @@ impl Server {
             ["apis", group, version] => discovery::resource_list(resources, group, version)
                 .map_or(Err(ApiError::NoResource), |d| ok(&d)),
             ["version"] => ok(&discovery::version()),
+            [".well-known", "openid-configuration"] => {
+                ok(&oidc::configuration(self.gate.tokens(), &self.address))
+            }
+            ["openid", "v1", "jwks"] => {
+                let mut response = json_response(StatusCode::OK, &oidc::keys(self.gate.tokens()));
+                let media = HeaderValue::from_static("application/jwk-set+json");
+                response.headers_mut().insert(header::CONTENT_TYPE, media);
+                Ok(response)
+            }
             ["openapi", "v3"] => Ok(json_bytes(self.openapi.index())),
             ["openapi", "v3", rest @ ..] => {
                 let document = self.openapi.document(&rest.join("/")).ok_or(ApiError::NoResource)?;
@@ -125,7 +137,7 @@ impl Server {
     }
 
     /// What the server says of itself: its health and its counts.
-    async fn itself(&self, path: &str, query: &str, reading: bool, user: Option<&User>) -> Option<Response> {
+    async fn itself(&self, path: &str, query: &str, reading: bool) -> Option<Response> {
         if !reading {
             return None;
         }
@@ -138,7 +150,7 @@ impl Server {
                 Some(response)
             }
             // Secrets are in it.
-            ["trine", "snapshot"] if user.is_none_or(|u| !u.groups.iter().any(|g| g == "system:masters")) => {
+            ["trine", "snapshot"] if !user::caller().is_some_and(|u| u.is_in(user::MASTERS)) => {
                 let why = "only system:masters may take a snapshot of the store".to_owned();
                 Some(ApiError::Forbidden(why).into_response())
             }
@@ -162,10 +174,12 @@ impl Server {
             (true, Some("log" | "exec" | "attach" | "portforward")) => {
                 self.kubelets.pass_on(&self.registry, &target, request).await
             }
-            (true, Some("status")) if target.resource.subresource("status").is_some() => {
+            (true, Some(part @ ("status" | "approval"))) if target.resource.subresource(part).is_some() => {
                 self.one(target, query, request).await
             }
-            (true, Some("binding" | "eviction" | "finalize")) => self.part(target, query, request).await,
+            (true, Some("binding" | "eviction" | "finalize" | "token")) => {
+                self.part(target, query, request).await
+            }
             (true, Some(_)) => Err(ApiError::NoResource),
             (true, None) => self.one(target, query, request).await,
             (false, _) => self.many(target, query, request).await,
@@ -190,6 +204,9 @@ impl Server {
             Method::POST => {
                 if target.resource.namespaced && target.namespace.is_empty() {
                     return Err(ApiError::MethodNotAllowed);
+                }
+                if review::is_question(&target.resource) {
+                    return self.question(&target, request).await;
                 }
                 if target.resource.plural == "bindings" {
                     return self.bind(&target, request).await;
@@ -226,6 +243,15 @@ impl Server {
             }
             _ => Err(ApiError::MethodNotAllowed),
         }
+    }
+
+    /// A question about access.
+    async fn question(&self, target: &Target, request: Request<Body>) -> Result<Response, ApiError> {
+        let user = user::caller().ok_or(ApiError::Unauthorized)?;
+        let question = body_value(request).await?;
+        let answer =
+            review::answer(&self.gate, &user, &target.resource, &target.namespace, question, now_unix())?;
+        Ok(json_response(StatusCode::CREATED, &answer))
     }
 
     /// `POST bindings`: the older way to say `POST pods/NAME/binding`.
@@ -317,6 +343,11 @@ impl Server {
         let answer = match (target.subresource.as_deref(), method) {
             (Some("binding"), Method::POST) if pods => part::bind(&self.registry, &target, &body).await?,
             (Some("eviction"), Method::POST) if pods => part::evict(&self.registry, &target, &body).await?,
+            (Some("token"), Method::POST) if target.resource.plural == "serviceaccounts" => {
+                let account = (target.namespace.as_str(), target.name.as_deref().unwrap_or_default());
+                let made = self.gate.request_token(account, body, now_unix())?;
+                return Ok(json_response(StatusCode::CREATED, &made));
+            }
             (Some("finalize"), Method::PUT) if target.resource.plural == "namespaces" => {
                 part::finalize(&self.registry, &target, &body).await?
             }

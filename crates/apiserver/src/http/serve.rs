@@ -14,15 +14,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::route::Server;
 use crate::pki::Identity;
+use crate::rotation::Newest;
 use crate::user::User;
 
 /// How long a handshake may take.
@@ -59,7 +62,7 @@ fn tls(error: impl std::fmt::Display) -> ServeError {
 ///
 /// # Errors
 /// [`ServeError::Tls`].
-pub fn acceptor(identity: &Identity, ca_pem: &str) -> Result<TlsAcceptor, ServeError> {
+pub fn acceptor(identity: watch::Receiver<Identity>, ca_pem: &str) -> Result<TlsAcceptor, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
@@ -69,14 +72,12 @@ pub fn acceptor(identity: &Identity, ca_pem: &str) -> Result<TlsAcceptor, ServeE
         .allow_unauthenticated()
         .build()
         .map_err(tls)?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect();
-    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(tls)?;
+    let newest = Newest::of(identity, Arc::clone(&provider))?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(tls)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain.map_err(tls)?, key)
-        .map_err(tls)?;
+        .with_cert_resolver(newest);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -96,15 +97,20 @@ pub async fn accept(
     server: Arc<Server>,
     stop: CancellationToken,
 ) {
+    let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => {
+                // Each gives itself a moment at most.
+                connections.close();
+                return connections.wait().await;
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
                 let (acceptor, server, stop) = (acceptor.clone(), Arc::clone(&server), stop.clone());
-                tokio::spawn(async move {
+                connections.spawn(async move {
                     tokio::select! {
                         () = connection(stream, acceptor, server) => {}
                         // Watches have ended by the same token; give their last bytes a moment.
@@ -124,6 +130,7 @@ pub async fn accept(
 
 async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server>) {
     let _ = stream.set_nodelay(true);
+    let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
@@ -131,7 +138,10 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|c| c.first());
     let user = certificate.and_then(|c| User::from_certificate(c));
-    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+    let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         let answer = Arc::clone(&server).answer(request.map(Body::new), user.clone());
         async move { Ok::<_, Infallible>(answer.await) }
     });

@@ -10,9 +10,10 @@ use http::{HeaderMap, HeaderName, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -20,6 +21,7 @@ use super::serve::ServeError;
 use crate::pki::Identity;
 use crate::registry::{Registry, text};
 use crate::request::Target;
+use crate::rotation::Newest;
 use crate::status::ApiError;
 use crate::verbs::update::parse;
 
@@ -48,21 +50,19 @@ impl Kubelets {
     ///
     /// # Errors
     /// [`ServeError::Tls`].
-    pub fn new(identity: &Identity, ca_pem: &str) -> Result<Self, ServeError> {
+    pub fn new(identity: watch::Receiver<Identity>, ca_pem: &str) -> Result<Self, ServeError> {
         let tls = |e: &dyn std::fmt::Display| ServeError::Tls { why: e.to_string() };
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
             roots.add(certificate.map_err(|e| tls(&e))?).map_err(|e| tls(&e))?;
         }
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect();
-        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(|e| tls(&e))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let newest = Newest::of(identity, Arc::clone(&provider))?;
         let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| tls(&e))?
             .with_root_certificates(roots)
-            .with_client_auth_cert(chain.map_err(|e| tls(&e))?, key)
-            .map_err(|e| tls(&e))?;
+            .with_client_cert_resolver(newest);
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 

@@ -2,7 +2,9 @@
 
 use super::generic::Generic;
 use super::{Cause, Column, Cx, Invalid, columns};
-use super::{config, endpoints, event, metadata, namespace, node, pod, service, small, storage};
+use super::{
+    certificates, config, endpoints, event, metadata, namespace, node, pod, roles, service, small, storage,
+};
 use crate::catalog::Served;
 use serde_json::Value;
 use trine_objects::names;
@@ -77,11 +79,16 @@ pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
         ("", "secrets") => &config::Secrets,
         ("", "serviceaccounts") => &small::Accounts,
         ("", "services") => &service::Services,
+        ("certificates.k8s.io", "certificatesigningrequests") => &certificates::SigningRequests,
         ("coordination.k8s.io", "leases") => &small::Leases,
         ("discovery.k8s.io", "endpointslices") => &endpoints::Slices,
         ("networking.k8s.io", "ingressclasses") => &small::IngressClasses,
         ("networking.k8s.io", "ingresses") => &small::Ingresses,
         ("node.k8s.io", "runtimeclasses") => &small::Runtimes,
+        ("rbac.authorization.k8s.io", "roles") => &roles::Roles { namespaced: true },
+        ("rbac.authorization.k8s.io", "clusterroles") => &roles::Roles { namespaced: false },
+        ("rbac.authorization.k8s.io", "rolebindings") => &roles::Bindings { namespaced: true },
+        ("rbac.authorization.k8s.io", "clusterrolebindings") => &roles::Bindings { namespaced: false },
         ("scheduling.k8s.io", "priorityclasses") => &small::Priorities,
         ("storage.k8s.io", "csidrivers") => &storage::Drivers,
         ("storage.k8s.io", "csinodes") => &storage::NodeDrivers,

@@ -7,6 +7,7 @@
 
 mod cause;
 mod causes;
+mod certificates;
 mod columns;
 mod config;
 mod cx;
@@ -19,6 +20,7 @@ mod metadata;
 mod namespace;
 mod node;
 mod pod;
+mod roles;
 mod service;
 mod small;
 mod storage;

@@ -206,7 +206,9 @@ fn namespace_accepts(
     Ok(())
 }
 
-fn generated_name(prefix: &str) -> String {
+/// A name that begins with `prefix` and ends as nobody else's.
+#[must_use]
+pub fn generated_name(prefix: &str) -> String {
     let bytes = *uuid::Uuid::new_v4().as_bytes();
     let end = bytes[..5].iter().map(|b| char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
     prefix.chars().take(MAX_GENERATED_PREFIX).chain(end).collect()

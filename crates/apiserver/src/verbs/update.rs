@@ -227,7 +227,7 @@ fn merge_parts(target: &Target, old: &Value, new: &mut Value) {
             }
         }
     };
-    if target.subresource.as_deref() == Some("status") {
+    if matches!(target.subresource.as_deref(), Some("status" | "approval")) {
         let status = new.get("status").cloned();
         let meta = new["metadata"].clone();
         *new = old.clone();

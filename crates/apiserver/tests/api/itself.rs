@@ -31,6 +31,7 @@ async fn metrics_count_requests_objects_and_writes() {
     let _watch = api.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
     let (code, text) = fetch(&api, "/metrics").await;
     assert_eq!(code, 200);
+    // One ConfigMap is there from the beginning.
     let head = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\"";
     let lines = [
         format!(
@@ -42,10 +43,10 @@ async fn metrics_count_requests_objects_and_writes() {
         format!(
             "apiserver_request_duration_seconds_count{{{head},scope=\"namespace\",subresource=\"\",verb=\"WATCH\",version=\"v1\"}} 1"
         ),
-        "apiserver_storage_objects{resource=\"configmaps\"} 2".to_owned(),
-        "apiserver_resource_objects{group=\"\",resource=\"configmaps\"} 2".to_owned(),
+        "apiserver_storage_objects{resource=\"configmaps\"} 3".to_owned(),
+        "apiserver_resource_objects{group=\"\",resource=\"configmaps\"} 3".to_owned(),
         "apiserver_registered_watchers{group=\"\",resource=\"configmaps\"} 1".to_owned(),
-        "etcd_request_duration_seconds_count{operation=\"create\",type=\"configmaps\"} 2".to_owned(),
+        "etcd_request_duration_seconds_count{operation=\"create\",type=\"configmaps\"} 3".to_owned(),
         "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0".to_owned(),
         "trine_store_lag_revisions 0".to_owned(),
     ];

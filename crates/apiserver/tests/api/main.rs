@@ -1,10 +1,13 @@
 //! The API server as its clients see it.
 //!
+//! - `audit` who did what
+//! - `access` who may do what
 //! - `server` a server in a folder of its own, and calls to it without a network
 //! - `objects` create, read, change; refusals; pages
 //! - `applying` server-side apply, and who owns what
 //! - `deletion` grace, finalizers, preconditions, namespaces
 //! - `listing` pages, moments, and what lists cannot show any more
+//! - `tokens` tokens, questions about access, certificates
 //! - `watching` watches and their beginnings
 //! - `forms` tables, metadata alone, discovery, both forms of Events
 //! - `network` TLS, certificates, streams to a kubelet
@@ -15,7 +18,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod applying;
+mod audit;
 mod deletion;
 mod forms;
 mod itself;
@@ -26,4 +31,5 @@ mod objects;
 mod restart;
 mod server;
 mod shared;
+mod tokens;
 mod watching;

@@ -75,7 +75,7 @@ async fn certificates_say_who_asks_over_both_versions_of_http() {
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(alpn.as_bytes()));
         assert_eq!(get(stream, "/api/v1/namespaces", two).await.0, 200, "{alpn}");
         let (code, status) = get(connect(&api, None, alpn).await.unwrap(), "/api/v1/namespaces", two).await;
-        assert_eq!((code, &status["reason"]), (401, &"Unauthorized".into()));
+        assert_eq!((code, &status["reason"]), (403, &"Forbidden".into()), "nobody known may not even ask");
         for path in ["/version", "/livez", "/readyz?verbose", "/healthz"] {
             assert_eq!(get(connect(&api, None, alpn).await.unwrap(), path, two).await.0, 200, "{path}");
         }

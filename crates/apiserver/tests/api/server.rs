@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use trine_apiserver::{ApiServer, Config, start};
+use trine_apiserver::{ApiServer, AuditConfig, Config, start};
 use trine_store::Store;
 use trine_store::redb::{Limits, RedbStore};
 
@@ -23,16 +23,25 @@ pub struct Api {
 }
 
 pub async fn start_in(dir: &Path) -> ApiServer {
+    start_with(dir, AuditConfig::default()).await
+}
+
+pub async fn start_with(dir: &Path, audit: AuditConfig) -> ApiServer {
     let store = RedbStore::open(&dir.join("store.redb"), Limits::default()).unwrap();
-    start_on(dir, Arc::new(store)).await
+    start_noting(dir, Arc::new(store), audit).await
 }
 
 pub async fn start_on(dir: &Path, store: Arc<dyn Store>) -> ApiServer {
+    start_noting(dir, store, AuditConfig::default()).await
+}
+
+async fn start_noting(dir: &Path, store: Arc<dyn Store>, audit: AuditConfig) -> ApiServer {
     let config = Config {
         data_dir: dir.to_owned(),
         bind: "127.0.0.1:0".parse().unwrap(),
         advertise: "127.0.0.1".parse().unwrap(),
         service_cidr: "10.96.0.0/16".to_owned(),
+        audit,
     };
     start(config, store).await.unwrap()
 }
@@ -69,6 +78,21 @@ impl Api {
         }
         let service = self.server.service("admin", &["system:masters"]);
         service.oneshot(request.body(body.into()).unwrap()).await.unwrap()
+    }
+
+    /// A request with a JSON body as another user; code and answer.
+    pub async fn call_as(
+        &self,
+        user: (&str, &[&str]),
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> (u16, Value) {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json").body(Body::from(text)).unwrap();
+        let service = self.server.service(user.0, user.1);
+        read(service.oneshot(request).await.unwrap()).await
     }
 
     /// A request with a JSON body; code and answer.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::sync::Notify;
 use trine_typed::k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
-use trine_typed::kube::api::{Patch, PatchParams, PostParams};
+use trine_typed::kube::api::PostParams;
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
 
@@ -28,14 +27,15 @@ pub async fn run(cx: Cx) {
                 continue;
             }
             let name = namespace.name_any();
-            if accounts.get(&name, "default").is_none()
-                && let Err(error) = make_account(&cx, &name).await
-            {
-                log("namespace-defaults", &error);
-            }
             let have = config_maps.get(&name, ROOT_CA);
             let right = have.as_ref().and_then(|c| c.data.as_ref()?.get("ca.crt")) == Some(&cx.config.ca_pem);
             if !right && let Err(error) = make_root_ca(&cx, &name, have.is_some()).await {
+                log("namespace-defaults", &error);
+            }
+            // The account last: Pods wait for it, and then find the authority, which they mount.
+            if accounts.get(&name, "default").is_none()
+                && let Err(error) = make_account(&cx, &name).await
+            {
                 log("namespace-defaults", &error);
             }
         }
@@ -54,18 +54,13 @@ async fn make_account(cx: &Cx, namespace: &str) -> Result<(), ControllerError> {
 }
 
 async fn make_root_ca(cx: &Cx, namespace: &str, exists: bool) -> Result<(), ControllerError> {
-    let api: Api<ConfigMap> = Api::namespaced(cx.client.clone(), namespace);
+    let api: Api<ConfigMap> = Api::namespaced(cx.client_of("root-ca-cert-publisher"), namespace);
     let data = [("ca.crt".to_owned(), cx.config.ca_pem.clone())];
     let error = ControllerError::of("write ConfigMap", format!("{namespace}/{ROOT_CA}"));
-    if exists {
-        let patch = json!({"data": {"ca.crt": cx.config.ca_pem}});
-        return api
-            .patch(ROOT_CA, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .map(drop)
-            .map_err(error);
-    }
     let mut config_map = ConfigMap { data: Some(data.into()), ..ConfigMap::default() };
     config_map.metadata.name = Some(ROOT_CA.to_owned());
+    if exists {
+        return api.replace(ROOT_CA, &PostParams::default(), &config_map).await.map(drop).map_err(error);
+    }
     api.create(&PostParams::default(), &config_map).await.map(drop).map_err(error)
 }

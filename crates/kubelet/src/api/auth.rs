@@ -4,6 +4,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode};
+use trine_typed::k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use trine_typed::k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -48,7 +49,13 @@ pub async fn check(State(server): State<Server>, request: Request, next: Next) -
     if path == "/healthz" {
         return next.run(request).await;
     }
-    let Some(identity) = request.extensions().get::<Identity>().cloned() else {
+    let shown = request.extensions().get::<Identity>().cloned();
+    let identity = match (shown, bearer(&request)) {
+        (Some(identity), _) => Some(identity),
+        (None, Some(token)) => whose(&server, token).await,
+        (None, None) => None,
+    };
+    let Some(identity) = identity else {
         return (StatusCode::UNAUTHORIZED, "Unauthorized").into_response();
     };
     if identity.groups.iter().any(|g| ADMINISTRATORS.contains(&g.as_str())) {
@@ -61,6 +68,31 @@ pub async fn check(State(server): State<Server>, request: Request, next: Next) -
     let text =
         format!("Forbidden (user={}, verb={verb}, resource=nodes, subresource={subresource})", identity.user);
     (StatusCode::FORBIDDEN, text).into_response()
+}
+
+/// The token that a request carries.
+fn bearer(request: &Request) -> Option<String> {
+    let value = request.headers().get(http::header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+/// Asks the API server whose token it is; no answer is nobody.
+async fn whose(server: &Server, token: String) -> Option<Identity> {
+    let reviews: Api<TokenReview> = Api::all(server.client.clone());
+    let spec = TokenReviewSpec { token, ..TokenReviewSpec::default() };
+    let review = TokenReview { spec, ..TokenReview::default() };
+    match api("create TokenReview", "a caller", reviews.create(&PostParams::default(), &review)).await {
+        Ok(review) => {
+            let status = review.status.filter(|s| s.authenticated == Some(true))?;
+            let user = status.user?;
+            Some(Identity { user: user.username?, groups: user.groups.unwrap_or_default() })
+        }
+        Err(error) => {
+            tracing::warn!(error = error.chain(), "a token cannot be checked");
+            None
+        }
+    }
 }
 
 /// Asks the API server; no answer is no.

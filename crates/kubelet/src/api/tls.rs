@@ -1,13 +1,16 @@
 //! Certificates: ours, those that sign callers, and who a caller is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::error::KubeletError;
@@ -42,20 +45,53 @@ pub fn server_config(config: &Config) -> Result<ServerConfig, KubeletError> {
         .allow_unauthenticated()
         .build()
         .map_err(tls_error("client CA"))?;
-    let chain = CertificateDer::pem_slice_iter(config.serving_cert_pem.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(tls_error("serving certificate"))?;
-    let key =
-        PrivateKeyDer::from_pem_slice(config.serving_key_pem.as_bytes()).map_err(tls_error("serving key"))?;
+    let first = certified(&config.serving_cert_pem, &config.serving_key_pem, &provider)?;
+    let serving = Serving {
+        provider: provider.clone(),
+        next: Mutex::new(config.serving_next.clone()),
+        current: RwLock::new(first),
+    };
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(tls_error("protocol versions"))?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(tls_error("serving certificate"))?;
+        .with_cert_resolver(Arc::new(serving));
     // Upgrades need HTTP/1.1.
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(server)
+}
+
+fn certified(cert: &str, key: &str, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, KubeletError> {
+    let chain = CertificateDer::pem_slice_iter(cert.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(tls_error("serving certificate"))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(tls_error("serving key"))?;
+    let key = provider.key_provider.load_private_key(key).map_err(tls_error("serving key"))?;
+    Ok(Arc::new(CertifiedKey::new(chain, key)))
+}
+
+/// Shows the newest certificate at each handshake.
+#[derive(Debug)]
+struct Serving {
+    provider: Arc<CryptoProvider>,
+    next: Mutex<Option<watch::Receiver<(String, String)>>>,
+    current: RwLock<Arc<CertifiedKey>>,
+}
+
+impl ResolvesServerCert for Serving {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(receiver) = next.as_mut()
+            && receiver.has_changed().unwrap_or(false)
+        {
+            let (cert, key) = receiver.borrow_and_update().clone();
+            match certified(&cert, &key, &self.provider) {
+                Ok(fresh) => *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh,
+                Err(error) => tracing::error!(error = error.chain(), "a new certificate cannot be used"),
+            }
+        }
+        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+    }
 }
 
 /// Who the first certificate of a verified chain names.

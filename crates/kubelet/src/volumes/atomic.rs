@@ -26,6 +26,8 @@ pub struct Content {
     pub bytes: Vec<u8>,
     /// Its permission bits.
     pub mode: u32,
+    /// Whose it is, if not root's.
+    pub owner: Option<u32>,
 }
 
 /// Files by relative path.
@@ -87,8 +89,8 @@ fn write_one(fresh: &Path, path: &str, content: &Content, group: Option<u32>) ->
         fs::create_dir_all(parent).map_err(KubeletError::io("create folder", parent))?;
     }
     fs::write(&file, &content.bytes).map_err(KubeletError::io("write", &file))?;
-    if group.is_some() {
-        lchown(&file, None, group).map_err(KubeletError::io("change the group of", &file))?;
+    if group.is_some() || content.owner.is_some() {
+        lchown(&file, content.owner, group).map_err(KubeletError::io("change the owner of", &file))?;
     }
     set_mode(&file, effective(content.mode, group))
 }
@@ -155,7 +157,7 @@ mod tests {
     fn files(list: &[(&str, &str)]) -> Files {
         list.iter()
             .map(|(path, text)| {
-                ((*path).to_owned(), Content { bytes: text.as_bytes().to_vec(), mode: 0o644 })
+                ((*path).to_owned(), Content { bytes: text.as_bytes().to_vec(), mode: 0o644, owner: None })
             })
             .collect()
     }
@@ -204,7 +206,8 @@ mod tests {
     fn a_mode_change_alone_is_a_change() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &files(&[("a", "1")]), "1", None).unwrap();
-        let strict = Files::from([("a".to_owned(), Content { bytes: b"1".to_vec(), mode: 0o400 })]);
+        let strict =
+            Files::from([("a".to_owned(), Content { bytes: b"1".to_vec(), mode: 0o400, owner: None })]);
         assert!(write(dir.path(), &strict, "2", None).unwrap());
     }
 }

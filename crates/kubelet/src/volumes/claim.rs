@@ -145,7 +145,11 @@ pub async fn wait_for_attach(
     let looks = async {
         loop {
             let seen = node.reported_in_use(&unique).await?;
-            let attachment = api("get VolumeAttachment", &name, attachments.get_opt(&name)).await?;
+            let attachment = match api("get VolumeAttachment", &name, attachments.get_opt(&name)).await {
+                // A node may see the attachments of its own volumes, and one that is not there is nobody's.
+                Err(error) if error.api_code() == Some(403) => None,
+                found => found?,
+            };
             let status = attachment.as_ref().and_then(|a| a.status.as_ref());
             let dying = attachment.as_ref().is_some_and(|a| a.metadata.deletion_timestamp.is_some());
             if let Some(status) = status.filter(|s| s.attached && !dying)

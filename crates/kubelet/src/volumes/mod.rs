@@ -32,5 +32,6 @@ pub mod reconstruct;
 pub mod source;
 pub mod stage;
 pub mod subpath;
+pub mod tokens;
 
 pub use manager::VolumeManager;

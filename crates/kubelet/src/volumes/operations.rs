@@ -13,6 +13,7 @@ use super::model::{Device, DeviceKey, MountKey, Resolved};
 use super::payload::{self, PayloadInput};
 use super::plan::Operation;
 use super::source::Source;
+use super::tokens::Tokens;
 use super::{claim, local, paths, publish, stage};
 use crate::config::Config;
 use crate::container::fields::NodeFacts;
@@ -38,6 +39,8 @@ pub struct Operations {
     pub node: Arc<NodeStatusManager>,
     /// What Pods may know of the node.
     pub facts: NodeFacts,
+    /// Tokens of ServiceAccounts.
+    pub tokens: Arc<Tokens>,
 }
 
 /// What an operation needs to know of the state when it starts.
@@ -136,17 +139,12 @@ impl Operations {
             blocking(move || local::empty_dir(&made, &source, group)).await?;
             return Ok(dir);
         }
-        if payload::wants_token(volume) {
-            tracing::warn!(
-                pod = spec::key(pod),
-                volume = volume.name,
-                "service account tokens are not served yet"
-            );
-        }
+        let tokens = self.tokens.read(&self.client, pod, volume).await?;
         let mut sources = Sources::default();
         sources.read(&self.client, spec::namespace(pod), payload::names(volume)).await?;
         let facts = self.facts_of(pod);
-        let files = payload::files(&PayloadInput { pod, sources: &sources, node: &facts }, volume)?;
+        let files =
+            payload::files(&PayloadInput { pod, sources: &sources, tokens: &tokens, node: &facts }, volume)?;
         let memory = !matches!(Source::of(volume), Source::ConfigMap);
         let made = dir.clone();
         blocking(move || local::files(&made, &files, memory, group)).await?;

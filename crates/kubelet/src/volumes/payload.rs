@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use trine_typed::k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Pod, Volume};
+use trine_typed::k8s_openapi::api::core::v1::{
+    DownwardAPIVolumeFile, KeyToPath, Pod, ServiceAccountTokenProjection, Volume,
+};
 
 use super::atomic::{Content, Files};
+use super::tokens::{Wish, wish};
 use crate::container::fields::{self, NodeFacts};
 use crate::container::sources::{Names, Sources};
 use crate::error::KubeletError;
@@ -12,12 +15,18 @@ use crate::error::KubeletError;
 /// Default mode of files (upstream).
 const DEFAULT_MODE: i32 = 0o644;
 
+/// The ConfigMap with the cluster's authority, which every namespace has.
+const ROOT_CA: &str = "kube-root-ca.crt";
+
 /// Everything that the files are made of.
+#[derive(Clone, Copy)]
 pub struct PayloadInput<'a> {
     /// The Pod.
     pub pod: &'a Pod,
     /// The ConfigMaps and Secrets.
     pub sources: &'a Sources,
+    /// The tokens.
+    pub tokens: &'a BTreeMap<Wish, String>,
     /// What the Pod may know of the node.
     pub node: &'a NodeFacts,
 }
@@ -61,11 +70,19 @@ pub fn files(input: &PayloadInput<'_>, volume: &Volume) -> Result<Files, Kubelet
         for part in projected.sources.iter().flatten() {
             if let Some(map) = &part.config_map {
                 let items = map.items.as_deref();
-                config_map(input, &map.name, items, map.optional.unwrap_or_default(), mode, &mut files)?;
+                let made =
+                    config_map(input, &map.name, items, map.optional.unwrap_or_default(), mode, &mut files);
+                made.map_err(|error| match map.name.as_str() {
+                    // Its controller makes it in every namespace: in a new one it comes at any moment.
+                    ROOT_CA => KubeletError::NotYet(error.to_string()),
+                    _ => error,
+                })?;
             } else if let Some(secret) = &part.secret {
                 let items = secret.items.as_deref();
                 let optional = secret.optional.unwrap_or_default();
                 secret_files(input, &secret.name, items, optional, mode, &mut files)?;
+            } else if let Some(wanted) = &part.service_account_token {
+                token(input, wanted, mode, &mut files)?;
             } else if let Some(api) = &part.downward_api {
                 downward(input, api.items.as_deref().unwrap_or_default(), mode, &mut files)?;
             }
@@ -74,14 +91,28 @@ pub fn files(input: &PayloadInput<'_>, volume: &Volume) -> Result<Files, Kubelet
     Ok(files)
 }
 
-/// Whether a projected volume asks for a token, which this kubelet does not serve yet.
-#[must_use]
-pub fn wants_token(volume: &Volume) -> bool {
-    volume
-        .projected
-        .iter()
-        .flat_map(|p| p.sources.iter().flatten())
-        .any(|s| s.service_account_token.is_some())
+/// The user as whom all containers run, if they all say the same: a token is readable for it alone.
+fn one_user(pod: &Pod) -> Option<u32> {
+    let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref()).and_then(|c| c.run_as_user);
+    let mut users = crate::pod::spec::all(pod)
+        .map(|c| c.security_context.as_ref().and_then(|c| c.run_as_user).or(of_pod));
+    let first = users.next()??;
+    users.all(|user| user == Some(first)).then_some(first).and_then(|user| u32::try_from(user).ok())
+}
+
+fn token(
+    input: &PayloadInput<'_>,
+    wanted: &ServiceAccountTokenProjection,
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), KubeletError> {
+    let text = input.tokens.get(&wish(wanted));
+    let text = text.ok_or_else(|| KubeletError::Invalid(format!("no token for {:?}", wanted.path)))?;
+    let owner = one_user(input.pod);
+    let group = super::publish::group(input.pod);
+    let mode = if owner.is_some() || group.is_some() { 0o600 } else { mode };
+    files.insert(wanted.path.clone(), Content { owner, ..content(text.clone().into_bytes(), mode) });
+    Ok(())
 }
 
 fn config_map(
@@ -158,7 +189,7 @@ fn downward(
 }
 
 fn content(bytes: Vec<u8>, mode: i32) -> Content {
-    Content { bytes, mode: u32::try_from(mode).unwrap_or(0o644) & 0o7777 }
+    Content { bytes, mode: u32::try_from(mode).unwrap_or(0o644) & 0o7777, owner: None }
 }
 
 #[cfg(test)]
@@ -177,7 +208,9 @@ mod tests {
         };
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": []}})).unwrap();
-        let input = PayloadInput { pod: &pod, sources: &sources, node: &NodeFacts::default() };
+        let tokens = BTreeMap::from([(("vault".to_owned(), 3600), "abc".to_owned())]);
+        let input =
+            PayloadInput { pod: &pod, sources: &sources, tokens: &tokens, node: &NodeFacts::default() };
         let get = |volume: serde_json::Value| {
             let volume: Volume = serde_json::from_value(volume).unwrap();
             files(&input, &volume).map(|files| {
@@ -202,10 +235,24 @@ mod tests {
                 json!({"name": "v", "projected": {"sources": [{"configMap": {"name": "m", "items": [{"key": "a", "path": "a"}]}}, {"secret": {"name": "s"}}]}}),
                 "a=1:644 s=x:644",
             ),
+            (
+                json!({"name": "v", "projected": {"sources": [
+                    {"serviceAccountToken": {"path": "t", "audience": "vault"}}]}}),
+                "t=abc:644",
+            ),
         ];
         for (volume, expected) in rows {
             assert_eq!(get(volume.clone()).unwrap(), expected, "{volume}");
         }
+        let mut private = pod.clone();
+        private.spec = serde_json::from_value(json!({"securityContext": {"runAsUser": 7},
+            "containers": [{"name": "a"}, {"name": "b", "securityContext": {"runAsUser": 7}}]}))
+        .unwrap();
+        assert_eq!(one_user(&private), Some(7));
+        let wanted = serde_json::from_value(json!({"path": "t", "audience": "vault"})).unwrap();
+        let mut made = Files::new();
+        token(&PayloadInput { pod: &private, ..input }, &wanted, 0o644, &mut made).unwrap();
+        assert_eq!((made["t"].mode, made["t"].owner), (0o600, Some(7)), "its user's alone");
         let error = get(json!({"name": "v", "configMap": {"name": "none"}})).unwrap_err();
         assert_eq!(error.to_string(), "configmap \"none\" not found");
         assert!(

@@ -60,6 +60,7 @@ impl Cluster {
                 bind: format!("{NODE_IP}:0").parse().unwrap(),
                 advertise: NODE_IP.parse().unwrap(),
                 service_cidr: "10.96.0.0/16".to_owned(),
+                audit: trine_apiserver::AuditConfig::default(),
             },
             Arc::new(store),
         )
@@ -125,6 +126,7 @@ impl Cluster {
             ca_pem: self.kubelet.client_ca_pem.clone(),
             pod_cidr: "10.77.0.0/16".to_owned(),
             node_prefix: 24,
+            signer: None,
         };
         let csi = trine_csi_controllers::Config {
             socket: self.csi.socket.clone(),

@@ -3,6 +3,7 @@
 use super::object::{Event, Object, Past};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 /// Events queued for one watcher; one that lets more pile up is closed, and its client lists and watches again.
@@ -161,6 +162,14 @@ impl Watch {
         match self.backlog.pop_front() {
             Some(event) => Some(event),
             None => self.live.recv().await,
+        }
+    }
+
+    /// The same as a poll.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<Event>>> {
+        match self.backlog.pop_front() {
+            Some(event) => Poll::Ready(Some(event)),
+            None => self.live.poll_recv(cx),
         }
     }
 

@@ -92,6 +92,12 @@ pub struct UpArgs {
     /// Return when the node is Ready; the daemon goes on
     #[arg(long)]
     pub detach: bool,
+    /// Note each request to the API in this file, one line of JSON each
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    /// What is noted: a Policy of audit.k8s.io/v1; without it who, what and when of everything
+    #[arg(long, value_name = "FILE", requires = "audit_log")]
+    pub audit_policy: Option<PathBuf>,
 }
 
 /// Words of `down`.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tracing_subscriber::prelude::*;
+use trine_apiserver::AuditConfig;
 use trine_images::{ImageStore, Options};
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use trine_typed::kube::api::{DeleteParams, PostParams};
@@ -71,7 +72,7 @@ fn temporary() -> anyhow::Result<Layout> {
 
 async fn play(layout: Layout, show: &Show) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let cluster = Cluster::start(layout).await?;
+    let cluster = Cluster::start(layout, AuditConfig::default()).await?;
     show.done("API server answers", begin);
     cluster.ready().await?;
     show.done("node is Ready", begin);
