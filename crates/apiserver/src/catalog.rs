@@ -1,28 +1,117 @@
 //! What is served at this moment: the kinds that are built in, and those that people defined.
 
+use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use serde_json::Value;
+use trine_objects::events;
 use trine_objects::resources::{self, Resource};
+use trine_objects::schema::{self, SchemaRef};
 
-use crate::kinds::{Hooks, hooks};
+use crate::custom::{Definition, Version};
+use crate::kinds::{ColumnOf, Hooks, hooks};
 
 /// A resource as it is served: its names and verbs ([`Resource`], to which it derefs), and what is particular to its kind.
 pub struct Served {
     resource: Resource,
-    hooks: &'static dyn Hooks,
+    particulars: Particulars,
     stored_as: Option<Arc<Served>>,
+}
+
+/// What is particular to a kind.
+enum Particulars {
+    BuiltIn(&'static dyn Hooks),
+    Custom(Arc<Version>),
 }
 
 impl Served {
     fn built_in(resource: &Resource, stored_as: Option<Arc<Served>>) -> Self {
-        Self { resource: resource.clone(), hooks: hooks(&resource.group, &resource.plural), stored_as }
+        let particulars = Particulars::BuiltIn(hooks(&resource.group, &resource.plural));
+        Self { resource: resource.clone(), particulars, stored_as }
     }
 
     /// What is particular to its kind.
     #[must_use]
     pub fn hooks(&self) -> &dyn Hooks {
-        self.hooks
+        match &self.particulars {
+            Particulars::BuiltIn(hooks) => *hooks,
+            Particulars::Custom(version) => &**version,
+        }
+    }
+
+    /// The version of a definition that this is, unless the kind is built in.
+    #[must_use]
+    pub fn custom(&self) -> Option<&Arc<Version>> {
+        match &self.particulars {
+            Particulars::BuiltIn(_) => None,
+            Particulars::Custom(version) => Some(version),
+        }
+    }
+
+    /// The schema of its objects.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef<'_> {
+        match &self.particulars {
+            Particulars::BuiltIn(_) => {
+                schema::of(&self.group, &self.version, &self.kind).map_or(SchemaRef::ANY, SchemaRef::from)
+            }
+            Particulars::Custom(version) => SchemaRef::from(&version.schema),
+        }
+    }
+
+    /// The columns of its table.
+    #[must_use]
+    pub fn columns(&self) -> Cow<'_, [ColumnOf<'_>]> {
+        match &self.particulars {
+            Particulars::BuiltIn(hooks) => Cow::Borrowed(hooks.columns()),
+            Particulars::Custom(version) => Cow::Owned(version.columns()),
+        }
+    }
+
+    /// An object's cells, one for each column.
+    #[must_use]
+    pub fn row(&self, object: &Value, now_unix: i64) -> Vec<Value> {
+        match &self.particulars {
+            Particulars::BuiltIn(hooks) => hooks.row(object, now_unix),
+            Particulars::Custom(version) => version.row(object, now_unix),
+        }
+    }
+
+    /// Whether stored bytes may be served as they are.
+    #[must_use]
+    pub fn is_served_as_stored(&self, bytes: &[u8]) -> bool {
+        match &self.particulars {
+            Particulars::BuiltIn(_) => self.stored_as.is_none(),
+            // Keys are in order, so the version comes first.
+            Particulars::Custom(version) => {
+                let head = bytes
+                    .strip_prefix(b"{\"apiVersion\":\"")
+                    .and_then(|b| b.strip_prefix(version.api_version.as_bytes()));
+                !version.has_defaults && head.is_some_and(|rest| rest.first() == Some(&b'"'))
+            }
+        }
+    }
+
+    /// A stored object as this resource shows it.
+    pub fn from_stored(&self, object: &mut Value) {
+        match &self.particulars {
+            Particulars::BuiltIn(_) if self.is_converted() => events::from_core(object),
+            Particulars::BuiltIn(_) => {}
+            Particulars::Custom(version) => {
+                object["apiVersion"] = version.api_version.as_str().into();
+                version.schema.defaults(object);
+            }
+        }
+    }
+
+    /// An object of this resource as it is stored.
+    pub fn to_stored(&self, object: &mut Value) {
+        match (&self.particulars, &self.stored_as) {
+            (Particulars::BuiltIn(_), Some(_)) => events::to_core(object),
+            (Particulars::Custom(_), Some(stored)) => object["apiVersion"] = stored.api_version().into(),
+            (_, None) => {}
+        }
     }
 
     /// The resource as which its objects are stored: Events of `events.k8s.io` are those of the core group.
@@ -133,6 +222,29 @@ impl Catalog {
     pub fn now(&self) -> Arc<Resources> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Serves exactly these definitions beside what is built in.
+    pub fn define(&self, definitions: &[Definition]) {
+        let mut served = built_in();
+        for definition in definitions {
+            served.extend(versions(definition));
+        }
+        // Stable: versions of a resource stay in the order of their definition.
+        served.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Resources(served));
+    }
+}
+
+/// The served versions of a definition.
+fn versions(definition: &Definition) -> Vec<Arc<Served>> {
+    let make = |version: &Arc<Version>, stored_as| {
+        let resource = definition.resource(version);
+        Arc::new(Served { resource, particulars: Particulars::Custom(Arc::clone(version)), stored_as })
+    };
+    let Some(storage) = definition.storage() else { return Vec::new() };
+    let stored = make(storage, None);
+    let served = definition.versions.iter().filter(|v| v.served);
+    served.map(|v| if v.storage { Arc::clone(&stored) } else { make(v, Some(Arc::clone(&stored))) }).collect()
 }
 
 fn built_in() -> Vec<Arc<Served>> {

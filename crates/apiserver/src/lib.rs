@@ -10,6 +10,7 @@
 //! - [`registry`] objects in the store
 //! - [`claims`] what Services hold, when several servers share a store
 //! - [`metrics`] what the server counts about itself
+//! - [`custom`] kinds that people defined
 //! - [`openapi`] the published description of what is served
 //! - [`pki`], [`rotation`] and [`user`] who is who, [`access`] who may do what
 //! - [`status`] refusals
@@ -19,6 +20,7 @@ pub mod admission;
 pub mod bootstrap;
 pub mod catalog;
 mod claims;
+pub mod custom;
 pub mod http;
 pub mod kinds;
 pub mod metrics;

@@ -13,7 +13,7 @@ use crate::access::Authorizer;
 use crate::access::token::Tokens;
 use crate::catalog::{Catalog, Served};
 use crate::claims::{ClaimError, Claims};
-use crate::kinds::{Allocators, Cx, Held, Objects, holdings};
+use crate::kinds::{Allocators, Cx, Held, Objects, holdings, metadata_fields};
 use crate::status::ApiError;
 
 /// How long Events are kept. Upstream: `--event-ttl`.
@@ -328,7 +328,10 @@ fn decode(catalog: &Catalog, key: &str, revision: u64, value: &Bytes) -> Option<
     let group = parts.next()?;
     let group = if group == "core" { "" } else { group };
     let resource = catalog.now().stored(group, parts.next()?).cloned();
-    let fields = resource.map(|r| r.hooks().fields(&object)).unwrap_or_default();
+    let fields = match resource {
+        Some(resource) => resource.hooks().fields(&object),
+        None => metadata_fields(&object),
+    };
     let labels = object["metadata"]["labels"].as_object();
     let labels = labels.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect();
     Some(Decoded { json: Bytes::from(object.to_string()), labels, fields })

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
-use trine_objects::resources::Resource;
 use trine_objects::schema::{self, FieldError};
 use trine_objects::{json, selector};
 
 use crate::catalog::{Resources, Served};
+use crate::custom::Version;
+use crate::kinds::Hooks;
 use crate::status::ApiError;
 
 /// What a path names.
@@ -158,6 +159,8 @@ pub fn decode(text: &str) -> String {
 pub struct Selection {
     labels: selector::label::LabelSelector,
     fields: selector::field::FieldSelector,
+    /// Where fields that only a definition knows are looked at: they are not kept beside the object.
+    custom: Option<Arc<Version>>,
 }
 
 impl Selection {
@@ -183,13 +186,20 @@ impl Selection {
             let (field, value) = ("metadata.name".to_owned(), name.clone());
             fields.terms.push(selector::field::Term { field, value, equal: true });
         }
-        Ok(Self { labels, fields })
+        let special = fields.terms.iter().any(|t| !t.field.starts_with("metadata."));
+        let custom = target.resource.custom().filter(|_| special).cloned();
+        Ok(Self { labels, fields, custom })
     }
 
     /// True if the object is wanted.
     #[must_use]
     pub fn wants(&self, object: &trine_store::Object) -> bool {
-        self.labels.matches_with(|key| object.label(key)) && self.fields.matches(&object.decoded.fields)
+        self.labels.matches_with(|key| object.label(key))
+            && match &self.custom {
+                None => self.fields.matches(&object.decoded.fields),
+                Some(version) => serde_json::from_slice(object.json())
+                    .is_ok_and(|object| self.fields.matches(&version.fields(&object))),
+            }
     }
 
     /// The value that a field of a wanted object has for certain.
@@ -274,15 +284,16 @@ fn yaml(body: &[u8]) -> Result<(Value, Vec<FieldError>), String> {
 /// # Errors
 /// [`ApiError::BadRequest`] for wrong types, and for unknown or duplicate fields under strict validation.
 pub fn check(
-    resource: &Resource,
+    resource: &Served,
     object: &mut Value,
     mut problems: Vec<FieldError>,
     validation: FieldValidation,
 ) -> Result<Vec<String>, ApiError> {
-    let Some(schema) = schema::of(&resource.group, &resource.version, &resource.kind) else {
-        return Ok(Vec::new());
-    };
-    problems.extend(schema::check(schema, object));
+    let schema = resource.schema();
+    let found = schema::check(schema, object).into_iter();
+    // Values of a wrong type in a custom object are for its validation, but for what every object has.
+    let own = |p: &FieldError| !["metadata", "apiVersion", "kind"].iter().any(|f| p.path.starts_with(f));
+    problems.extend(found.filter(|p| !(resource.custom().is_some() && p.is_fatal() && own(p))));
     let (kind, version) = (&*resource.kind, resource.api_version());
     if let Some(fatal) = problems.iter().find(|p| p.is_fatal()) {
         let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {fatal}");

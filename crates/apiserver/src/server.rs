@@ -17,6 +17,7 @@ use crate::access::rbac::reconcile::reconcile;
 use crate::access::token::{Tokens, keys::Key};
 use crate::bootstrap::bootstrap;
 use crate::claims;
+use crate::custom::establish;
 use crate::http::route::Server;
 use crate::http::serve::{InProcess, ServeError, accept, acceptor, bind};
 use crate::http::stream::Kubelets;
@@ -145,6 +146,7 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     let audit = &config.audit;
     let auditor = audit.log.as_ref().map(|log| Auditor::open(log, audit.policy.as_deref())).transpose()?;
     let stop = CancellationToken::new();
+    establish(&registry, stop.clone()).await?;
     let server = Arc::new(Server {
         gate: Gate::new(Arc::clone(&registry), tokens, auditor),
         registry,

@@ -4,6 +4,7 @@
 //!
 //! - [`resources`] the table of served resources: names, verbs, subresources
 //! - [`schema`] the types of all kinds: checking and pruning
+//! - [`jsonpath`] paths to values, as printer columns name them
 //! - [`json`] reading a document and reporting its duplicate fields
 //! - [`names`] what may be a name
 //! - [`selector`] label and field selectors
@@ -18,6 +19,7 @@ pub mod apply;
 pub mod conditions;
 pub mod events;
 pub mod json;
+pub mod jsonpath;
 pub mod names;
 pub mod patch;
 pub mod quantity;

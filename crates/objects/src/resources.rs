@@ -148,8 +148,12 @@ impl Resource {
     }
 
     /// Shown by `get all`.
-    fn in_all(mut self) -> Self {
-        self.categories.push("all".into());
+    fn in_all(self) -> Self {
+        self.category("all")
+    }
+
+    fn category(mut self, name: &'static str) -> Self {
+        self.categories.push(name.into());
         self
     }
 
@@ -208,6 +212,17 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
             &["create"],
         )),
         core("Service", "services", "service").short("svc").in_all().with_status(),
+        of(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            "customresourcedefinition",
+        )
+        .short("crd")
+        .short("crds")
+        .category("api-extensions")
+        .cluster_wide()
+        .with_status(),
         question("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview"),
         question("authentication.k8s.io", "TokenReview", "tokenreviews", "tokenreview"),
         of(

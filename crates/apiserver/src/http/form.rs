@@ -69,7 +69,7 @@ impl Form {
     /// Writes one object.
     pub fn one(&mut self, out: &mut Vec<u8>, object: &Object, revision: u64) {
         match self {
-            Self::Plain(resource) if !resource.is_converted() => {
+            Self::Plain(resource) if resource.is_served_as_stored(object.json()) => {
                 out.extend_from_slice(object.json());
             }
             Self::Plain(resource) => {
@@ -139,8 +139,8 @@ impl Form {
 
 /// A stored object in the form of the group under which it was asked for.
 fn served(resource: &Served, mut object: Value) -> Value {
-    if resource.is_converted() && object["kind"] == *resource.kind {
-        trine_objects::events::from_core(&mut object);
+    if object["kind"] == *resource.kind {
+        resource.from_stored(&mut object);
     }
     object
 }
@@ -154,8 +154,7 @@ fn metadata(object: &Value) -> Value {
 }
 
 fn table(resource: &Served, objects: &[Value], include: &str, revision: &str) -> Value {
-    let hooks = resource.hooks();
-    let columns: Vec<Value> = hooks
+    let columns: Vec<Value> = resource
         .columns()
         .iter()
         .map(|c| {
@@ -172,7 +171,7 @@ fn table(resource: &Served, objects: &[Value], include: &str, revision: &str) ->
                 "Object" => served(resource, object.clone()),
                 _ => metadata(object),
             };
-            json!({"cells": hooks.row(object, now), "object": carried})
+            json!({"cells": resource.row(object, now), "object": carried})
         })
         .collect();
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision},

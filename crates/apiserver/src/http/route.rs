@@ -388,8 +388,8 @@ fn form(target: &Target, query: &Query, request: &Request<Body>) -> Form {
 fn to_stored(target: &Target, object: &mut Value) {
     let given = object["apiVersion"].as_str().unwrap_or_default();
     let fits = given.is_empty() || given == target.resource.api_version();
-    if fits && target.resource.is_converted() {
-        trine_objects::events::to_core(object);
+    if fits {
+        target.resource.to_stored(object);
     }
 }
 

@@ -4,27 +4,30 @@ use serde_json::Value;
 
 /// One column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
+pub struct ColumnOf<'a> {
     /// Heading.
-    pub name: &'static str,
+    pub name: &'a str,
     /// JSON type of its cells.
-    pub type_: &'static str,
+    pub type_: &'a str,
     /// Further meaning: `name` marks the object's name.
-    pub format: &'static str,
+    pub format: &'a str,
     /// What it shows.
-    pub description: &'static str,
+    pub description: &'a str,
     /// 0 is always shown; 1 only in the wide form.
     pub priority: i32,
 }
 
-impl Column {
+/// A column of a kind that is built in.
+pub type Column = ColumnOf<'static>;
+
+impl<'a> ColumnOf<'a> {
     /// A column of text that is always shown.
-    pub const fn text(name: &'static str) -> Self {
+    pub const fn text(name: &'a str) -> Self {
         Self { name, type_: "string", format: "", description: "", priority: 0 }
     }
 
     /// A column of integers that is always shown.
-    pub const fn integer(name: &'static str) -> Self {
+    pub const fn integer(name: &'a str) -> Self {
         Self { type_: "integer", ..Self::text(name) }
     }
 

@@ -32,6 +32,9 @@ pub trait Hooks: Sync {
         Ok(())
     }
 
+    /// The object is about to be marked as deleted: what holds it until others are done.
+    fn before_delete(&self, _obj: &mut Value) {}
+
     /// The object is gone: gives back what it held.
     fn after_delete(&self, _obj: &Value, _cx: &mut Cx) {}
 
@@ -57,7 +60,8 @@ pub trait Hooks: Sync {
 }
 
 /// The fields that every kind supports.
-pub(super) fn metadata_fields(obj: &Value) -> Vec<(String, String)> {
+#[must_use]
+pub fn metadata_fields(obj: &Value) -> Vec<(String, String)> {
     ["name", "namespace"]
         .iter()
         .map(|f| (format!("metadata.{f}"), obj["metadata"][*f].as_str().unwrap_or_default().to_owned()))
@@ -68,6 +72,7 @@ pub(super) fn metadata_fields(obj: &Value) -> Vec<(String, String)> {
 pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
     match (group, resource) {
         ("", "configmaps") => &config::ConfigMaps,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => &crate::custom::Definitions,
         ("", "endpoints") => &endpoints::Endpoints,
         ("" | "events.k8s.io", "events") => &event::Events,
         ("", "namespaces") => &namespace::Namespaces,

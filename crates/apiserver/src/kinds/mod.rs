@@ -29,8 +29,9 @@ mod testing;
 
 pub use cause::{Cause, CauseKind, Invalid};
 use causes::Causes;
-pub use columns::Column;
+pub use columns::{Column, ColumnOf};
 pub use cx::{Cx, Objects};
-pub use hooks::{Hooks, hooks, validate};
+pub use hooks::{Hooks, hooks, metadata_fields, validate};
+pub use metadata::name_causes;
 pub use pod::validate_ephemeral_update;
 pub use service::{Allocators, Held, holdings};

@@ -1,7 +1,6 @@
 //! PATCH with `application/apply-patch+yaml`: an object that is merged into what is there, or made if there is none.
 
 use serde_json::{Value, json};
-use trine_objects::events;
 use trine_objects::schema::FieldError;
 
 use super::create::{create_owned, fit_to_path};
@@ -110,17 +109,12 @@ async fn over(
     options: &WriteOptions,
 ) -> Result<Written, ApiError> {
     let stored = target.stored();
-    let foreign = target.resource.is_converted();
     let mut live = old.clone();
-    if foreign {
-        events::from_core(&mut live);
-    }
+    target.resource.from_stored(&mut live);
     let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force)?;
     check(&target.resource, &mut new, Vec::new(), FieldValidation::Ignore)?;
     fit_to_path(&target.resource, &target.namespace, &mut new)?;
-    if foreign {
-        events::to_core(&mut new);
-    }
+    target.resource.to_stored(&mut new);
     write(registry, &stored, old, revision, new, Ownership::Settled, options.dry_run).await
 }
 
@@ -150,9 +144,7 @@ async fn anew(
         return Err(invalid(resource, &new, causes));
     }
     check(resource, &mut new, Vec::new(), FieldValidation::Ignore)?;
-    if resource.is_converted() {
-        events::to_core(&mut new);
-    }
+    resource.to_stored(&mut new);
     create_owned(registry, &resource.stored(), &target.namespace, new, Ownership::Settled, options.dry_run)
         .await
 }

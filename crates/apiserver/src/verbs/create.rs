@@ -184,9 +184,14 @@ fn stamp(resource: &Served, object: &mut Value) {
     }
     meta["uid"] = uuid::Uuid::new_v4().to_string().into();
     meta["creationTimestamp"] = time::format(now_unix()).into();
-    if resource.subresource("status").is_some() {
+    if has_generation(resource) {
         meta["generation"] = 1.into();
     }
+}
+
+/// Whether changes of its objects are counted.
+pub(super) fn has_generation(resource: &Served) -> bool {
+    resource.subresource("status").is_some() || resource.custom().is_some()
 }
 
 fn namespace_accepts(

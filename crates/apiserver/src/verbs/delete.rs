@@ -57,7 +57,11 @@ pub async fn delete(registry: &Registry, target: &Target, options: &Options) -> 
         let subresource = target.subresource.as_deref().unwrap_or_default();
         let change = Change { resource, subresource, old: Some(&old), dry_run: options.dry_run };
         admission::validate(registry, &change, None, &mut Vec::new()).await?;
-        let object = marked(&resource.plural, &old, options.grace);
+        let object = {
+            let mut held = old.clone();
+            resource.hooks().before_delete(&mut held);
+            marked(&resource.plural, &held, options.grace)
+        };
         if options.dry_run {
             return Ok(object);
         }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 use trine_objects::apply::{ApplyError, FieldManager, Filter, Set, Versions};
-use trine_objects::schema::{self, SchemaRef};
+use trine_objects::schema::SchemaRef;
 use trine_objects::{events, time};
 
 use crate::catalog::{Resources, Served};
@@ -114,7 +114,7 @@ impl Versions for Family<'_> {
     fn schema(&self, api_version: &str) -> Option<SchemaRef<'_>> {
         let own = api_version == self.api_version;
         let served = if own { self.resource } else { self.sibling(api_version)? };
-        schema::of(&served.group, &served.version, &served.kind).map(SchemaRef::from)
+        Some(served.schema())
     }
 
     fn convert<'v>(&self, object: &'v Value, to: &str) -> Option<Cow<'v, Value>> {

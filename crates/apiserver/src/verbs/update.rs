@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use trine_objects::schema::{self, FieldError};
-use trine_objects::{apply, events, patch};
+use trine_objects::{apply, patch};
 use trine_store::Expect;
 
-use super::create::fit_to_path;
+use super::create::{fit_to_path, has_generation};
 use super::options::WriteOptions;
 use super::owners::{Ownership, Place};
 use super::{Written, prepare_update};
@@ -100,22 +100,17 @@ pub async fn patch(
     let owner = Ownership::Record(&options.manager);
     let (change, duplicates) = change;
     let stored = target.stored();
-    let foreign = target.resource.is_converted();
     let name = target.name.as_deref().unwrap_or_default();
     let conditional = kind != PatchKind::Json && !text(&change["metadata"]["resourceVersion"]).is_empty();
     for attempt in 0.. {
         let current = registry.get(&target.resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         let mut new = old.clone();
-        if foreign {
-            events::from_core(&mut new);
-        }
+        target.resource.from_stored(&mut new);
         changed(&target.resource, kind, change, &mut new)?;
         let mut warnings = check(&target.resource, &mut new, duplicates.clone(), options.validation)?;
         fit_to_path(&target.resource, &target.namespace, &mut new)?;
-        if foreign {
-            events::to_core(&mut new);
-        }
+        target.resource.to_stored(&mut new);
         if new["metadata"]["name"] != old["metadata"]["name"] {
             return Err(ApiError::BadRequest("a patch may not change metadata.name".to_owned()));
         }
@@ -181,7 +176,7 @@ pub(super) async fn write(
     prepare_update(resource, &mut new, &old, &mut cx)?;
     forbid_new_finalizers(resource, &old, &new)?;
     let spec_changed = strip(&old) != strip(&new);
-    if spec_changed && resource.subresource("status").is_some() {
+    if spec_changed && has_generation(resource) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
         new["metadata"]["generation"] = (generation + 1).into();
     }

@@ -5,6 +5,7 @@
 //! - `server` a server in a folder of its own, and calls to it without a network
 //! - `objects` create, read, change; refusals; pages
 //! - `applying` server-side apply, and who owns what
+//! - `custom` kinds that people define
 //! - `deletion` grace, finalizers, preconditions, namespaces
 //! - `listing` pages, moments, and what lists cannot show any more
 //! - `tokens` tokens, questions about access, certificates
@@ -21,6 +22,7 @@
 mod access;
 mod applying;
 mod audit;
+mod custom;
 mod deletion;
 mod forms;
 mod itself;

@@ -95,6 +95,12 @@ impl Structural {
         root
     }
 
+    /// Reads a schema that stands inside of another, as under `anyOf`.
+    #[must_use]
+    pub fn part(schema: &Value) -> Self {
+        Self::read(schema, false)
+    }
+
     fn read(schema: &Value, preserved: bool) -> Self {
         let mut node = Self::default();
         let Value::Object(keywords) = schema else { return node };
@@ -185,6 +191,20 @@ impl Structural {
 }
 
 impl JsonType {
+    /// As `type` says it; empty for nothing.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unsaid => "",
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+        }
+    }
+
     fn named(name: &str) -> Self {
         match name {
             "object" => Self::Object,

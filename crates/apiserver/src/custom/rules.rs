@@ -1,0 +1,124 @@
+//! The CEL rules of a custom kind (`x-kubernetes-validations`).
+
+use kube_cel::{CompiledSchema, ErrorKind, RootContext, Validator, compile_schema};
+use serde_json::Value;
+
+use super::Version;
+use crate::kinds::{Cause, CauseKind};
+
+/// The rules of a schema, compiled once.
+pub struct Rules(Option<CompiledSchema>);
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Rules" } else { "no Rules" })
+    }
+}
+
+impl Rules {
+    /// Compiles the rules of a schema, if it has any.
+    #[must_use]
+    pub fn compile(schema: &Value) -> Self {
+        Self(has_rules(schema).then(|| compile_schema(schema)))
+    }
+
+    /// The rules that cannot be compiled.
+    #[must_use]
+    pub fn errors(&self) -> Vec<String> {
+        self.0.iter().flat_map(CompiledSchema::compilation_errors).map(ToString::to_string).collect()
+    }
+}
+
+fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
+        Value::Array(list) => list.iter().any(has_rules),
+        _ => false,
+    }
+}
+
+/// What the rules of its version say against an object.
+pub(super) fn against(version: &Version, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let Some(compiled) = &version.rules.0 else { return Vec::new() };
+    let group = version.api_version.split('/').next().unwrap_or_default().to_owned();
+    let root = RootContext {
+        api_version: version.api_version.clone(),
+        api_group: group,
+        kind: version.kind.clone(),
+    };
+    let Err(errors) = Validator::new().validate_compiled_with_context(compiled, object, old, Some(&root))
+    else {
+        return Vec::new();
+    };
+    errors.into_vec().into_iter().map(|error| cause(&error, object)).collect()
+}
+
+fn cause(error: &kube_cel::ValidationError, object: &Value) -> Cause {
+    let field = if error.field_path.is_empty() { "<nil>" } else { error.field_path.as_str() };
+    if error.kind != ErrorKind::ValidationFailure {
+        return Cause::invalid(
+            field,
+            shown(at(object, field)),
+            &format!("{} (rule: {})", error.message, error.rule),
+        );
+    }
+    let message = error.message.as_str();
+    match error.reason.as_deref() {
+        Some("FieldValueForbidden") => Cause::forbidden(field, message),
+        Some("FieldValueRequired") => Cause::required(field, message),
+        Some("FieldValueDuplicate") => {
+            Cause { kind: CauseKind::Duplicate, ..Cause::duplicate(field, shown(at(object, field))) }
+        }
+        _ => Cause::invalid(field, shown(at(object, field)), message),
+    }
+}
+
+/// Upstream shows plain values as they are and the type of the rest.
+fn shown(value: &Value) -> Value {
+    match value {
+        Value::Object(_) => "object".into(),
+        Value::Array(_) => "array".into(),
+        plain => plain.clone(),
+    }
+}
+
+/// The value at a path as errors give it, `spec.list[0].name`.
+fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
+    let pointer: String =
+        path.split(['.', '[']).map(|step| format!("/{}", step.trim_end_matches(']'))).collect();
+    object.pointer(&pointer).unwrap_or(&Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Definition;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rules_and_transition_rules_are_kept() {
+        let definition = Definition::read(
+            &json!({"metadata": {"name": "a.x.io"}, "spec": {"group": "x.io", "names": {"plural": "as", "kind": "A"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object",
+                    "x-kubernetes-validations": [{"rule": "self.min <= self.max", "message": "min is above max"}],
+                    "properties": {"min": {"type": "integer"}, "max": {"type": "integer"},
+                        "name": {"type": "string", "x-kubernetes-validations": [
+                            {"rule": "self == oldSelf", "message": "is immutable", "reason": "FieldValueForbidden"}]}}}}}}}]}}),
+        );
+        let version = definition.storage().unwrap();
+        let good = json!({"spec": {"min": 1, "max": 2, "name": "a"}});
+        assert_eq!(against(version, &good, None), []);
+        assert_eq!(against(version, &good, Some(&good)), []);
+        let bad = json!({"spec": {"min": 3, "max": 2, "name": "b"}});
+        let causes: Vec<String> =
+            against(version, &bad, Some(&good)).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            causes,
+            ["spec: Invalid value: \"object\": min is above max", "spec.name: Forbidden: is immutable"]
+        );
+        assert!(
+            Rules::compile(&json!({"x-kubernetes-validations": [{"rule": "self.("}]})).errors().len() == 1
+        );
+    }
+}
