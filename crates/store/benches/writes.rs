@@ -62,7 +62,10 @@ fn unclean(runtime: &tokio::runtime::Runtime, dir: &Path) {
         for folder in ["", "store.redb.journal"] {
             for entry in std::fs::read_dir(live.join(folder)).unwrap().map(Result::unwrap) {
                 if entry.path().is_file() {
-                    std::fs::copy(entry.path(), copy.join(folder).join(entry.file_name())).unwrap();
+                    let to = copy.join(folder).join(entry.file_name());
+                    std::fs::copy(entry.path(), &to).unwrap();
+                    // Or the first sync of the start would carry the copy to the disk.
+                    std::fs::File::open(to).unwrap().sync_all().unwrap();
                 }
             }
         }

@@ -11,9 +11,11 @@ mod elf;
 mod identity;
 mod layout;
 mod leftovers;
+mod once;
 mod planes;
 mod program;
 mod steps;
+mod storage;
 mod up;
 mod web;
 
@@ -89,6 +91,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             );
         }
         Command::Image(command) => cli::image::run(command).await?,
+        Command::Snapshot(command) => cli::snapshot::run(command).await?,
         Command::Trace(args) => cli::trace::run(&args)?,
         Command::Why(args) => return cli::why::run(&args).await,
         Command::Web(args) => web::serve(args).await?,

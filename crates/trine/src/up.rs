@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -16,7 +15,9 @@ use trine_typed::kube::{Api, Client};
 use crate::cli::args::UpArgs;
 use crate::identity::{self, Identity, Reservation};
 use crate::layout::Layout;
+use crate::once::once;
 use crate::planes::{Plane, Planes};
+use crate::storage::StoreArgs;
 use crate::{builtin, daemon};
 
 /// How long the node may take to become Ready before `up` gives up saying so.
@@ -43,12 +44,12 @@ impl Cluster {
     ///
     /// # Errors
     /// If the data dir is in use, or the API server cannot start. The other planes are supervised.
-    pub async fn start(layout: Layout, audit: AuditConfig) -> anyhow::Result<Self> {
+    pub async fn start(layout: Layout, audit: AuditConfig, store: &StoreArgs) -> anyhow::Result<Self> {
         let lock = daemon::claim(&layout)?;
         let (mut identity, mut reservations) = Identity::claim(&layout)?;
         let node_ip = identity::node_ip()?;
         let stop = CancellationToken::new();
-        let (api, port) = start_api(&layout, &mut identity, node_ip, audit).await?;
+        let (api, port) = start_api(&layout, &mut identity, node_ip, audit, store).await?;
         reservations.push(port);
         write_private(&layout.kubeconfig(), &api.kubeconfig())?;
         tokio::spawn(keep_kubeconfig(layout.kubeconfig(), api.kubeconfigs()));
@@ -66,29 +67,33 @@ impl Cluster {
         };
         builtin::write_network(&cluster.layout, &cluster.identity)?;
         cluster.start_node(&planes, node_ip)?;
-        cluster.start_control(&planes, node_ip)?;
+        cluster.start_control(&planes, node_ip, !store.embedded())?;
         builtin::apply_objects(&cluster.client).await?;
         Ok(cluster)
     }
 
-    fn start_control(&mut self, planes: &Planes, node_ip: IpAddr) -> anyhow::Result<()> {
-        let clients = self.client.clone();
+    /// `shared`: other servers write to the same store, and one of them leads.
+    fn start_control(&mut self, planes: &Planes, node_ip: IpAddr, shared: bool) -> anyhow::Result<()> {
+        let me = shared.then(|| format!("{}_{}", self.identity.node, self.identity.instance));
+        let (client, leader) = (self.client.clone(), me.clone());
         let config = trine_controllers::Config {
             ca_pem: self.api.ca_pem().to_owned(),
             pod_cidr: self.identity.pod_cidr.clone(),
             node_prefix: builtin::NODE_PREFIX,
             signer: Some(trine_controllers::SigningKey { key_pem: self.api.ca_key_pem() }),
         };
-        self.planes.push(
-            planes.run("controllers", move |stop| {
-                trine_controllers::run(clients.clone(), config.clone(), stop)
-            }),
-        );
-        let client = self.client.clone();
-        self.planes.push(planes.run("scheduler", move |stop| {
-            trine_scheduler::run(client.clone(), trine_scheduler::Config::default(), stop)
+        self.planes.push(planes.run("controllers", move |stop| {
+            let (api, config) = (client.clone(), config.clone());
+            let work = |stop| trine_controllers::run(api, config, stop);
+            once(client.clone(), "trine-controllers", leader.clone(), stop, work)
         }));
-        let client = self.client.clone();
+        let (client, leader) = (self.client.clone(), me.clone());
+        self.planes.push(planes.run("scheduler", move |stop| {
+            let api = client.clone();
+            let work = |stop| trine_scheduler::run(api, trine_scheduler::Config::default(), stop);
+            once(client.clone(), "trine-scheduler", leader.clone(), stop, work)
+        }));
+        let (client, leader) = (self.client.clone(), me);
         let config = trine_csi_controllers::Config {
             socket: self.layout.csi_socket(),
             node_name: None,
@@ -96,7 +101,9 @@ impl Cluster {
             create_driver_object: false,
         };
         self.planes.push(planes.run("csi-controllers", move |stop| {
-            trine_csi_controllers::run(client.clone(), config.clone(), stop)
+            let (api, config) = (client.clone(), config.clone());
+            let work = |stop| trine_csi_controllers::run(api, config, stop);
+            once(client.clone(), "trine-csi-controllers", leader.clone(), stop, work)
         }));
         let client = self.client.clone();
         let config = trine_proxy::Config {
@@ -173,9 +180,9 @@ async fn start_api(
     identity: &mut Identity,
     node_ip: IpAddr,
     audit: AuditConfig,
+    store: &StoreArgs,
 ) -> anyhow::Result<(ApiServer, Reservation)> {
-    let store = trine_store::redb::RedbStore::open(&layout.store(), trine_store::redb::Limits::default())
-        .with_context(|| format!("cannot open the store {}", layout.store().display()))?;
+    let store = store.open(layout).await?;
     let (port, held) = identity::free_port(identity.api_port)?;
     if port != identity.api_port {
         identity.api_port = port;
@@ -188,7 +195,7 @@ async fn start_api(
         service_cidr: identity.service_cidr.clone(),
         audit,
     };
-    let api = trine_apiserver::start(config, Arc::new(store)).await.context("the API server cannot start")?;
+    let api = trine_apiserver::start(config, store).await.context("the API server cannot start")?;
     Ok((api, held))
 }
 
@@ -292,7 +299,7 @@ fn audit(args: &UpArgs) -> AuditConfig {
 pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let since = Instant::now();
-    let cluster = Cluster::start(layout, audit(args)).await?;
+    let cluster = Cluster::start(layout, audit(args), &args.store).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
         Ok(()) => eprintln!("node {} Ready after {:.2?}", cluster.identity.node, since.elapsed()),
@@ -332,7 +339,7 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(&log_path)?;
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("up").arg("--data-dir").arg(layout.root());
+    command.arg("up").arg("--data-dir").arg(layout.root()).args(args.store.words());
     // The daemon's own folder is another one.
     for (word, file) in [("--audit-log", &args.audit_log), ("--audit-policy", &args.audit_policy)] {
         if let Some(file) = file {

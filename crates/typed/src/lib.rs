@@ -5,6 +5,7 @@
 //! - [`chain`] one line from a chain of errors
 //! - [`client`] a client over TLS from a kubeconfig
 //! - [`event`] posting an Event as the parts of Kubernetes do
+//! - [`leader`] one of several takes the lead
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`conditions`] setting a status condition
 
@@ -12,6 +13,7 @@ pub mod chain;
 pub mod client;
 pub mod conditions;
 pub mod event;
+pub mod leader;
 pub mod mirror;
 
 /// The crates behind the types.

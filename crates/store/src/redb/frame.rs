@@ -11,7 +11,8 @@ use crate::store::Change;
 use bytes::Bytes;
 use std::sync::Arc;
 
-const MAGIC: [u8; 4] = *b"TrJ1";
+/// How every frame begins.
+pub const MAGIC: [u8; 4] = *b"TrJ1";
 const HEAD: usize = 32;
 const CHANGE_HEAD: usize = 25;
 /// Frames begin at multiples of this.

@@ -238,6 +238,7 @@ fn scan(bytes: &[u8], next: &mut u64, mut found: impl FnMut(Batch)) -> usize {
 /// The newest commit from `next` on that is there though the one before it is not: a last write that was interrupted
 /// leaves none.
 fn newest(bytes: &[u8], next: u64) -> Option<u64> {
-    let frames = (0..bytes.len()).step_by(ALIGN).filter_map(|at| frame::decode(&bytes[at..]));
+    let begins = bytes.chunks(ALIGN).enumerate().filter(|(_, chunk)| chunk.starts_with(&frame::MAGIC));
+    let frames = begins.filter_map(|(i, _)| frame::decode(&bytes[i * ALIGN..]));
     frames.filter(|(batch, _)| batch.changes[0].revision >= next).map(|(batch, _)| batch.last()).max()
 }

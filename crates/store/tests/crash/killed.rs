@@ -6,13 +6,16 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use trine_store::redb::RedbStore;
 use trine_store::{Expect, Op, Store, Write};
 
 const FOLDER: &str = "TRINE_STORE_CRASH_FOLDER";
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 10;
 const WRITERS: usize = 16;
+/// How long a process may take to make the writes of a round.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The process that is killed: this test program again, which does nothing without the variable.
 #[test]
@@ -60,15 +63,27 @@ async fn nothing_that_was_acknowledged_is_lost_by_kill() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let heard = Arc::new(AtomicUsize::new(0));
+        let count = heard.clone();
         let reader = std::thread::spawn(move || {
             let said = |line: String| {
                 let mut words = line.strip_prefix("acknowledged ")?.split(' ');
                 let revision: u64 = words.next()?.parse().ok()?;
                 Some((revision, words.next()?.to_owned(), words.next()? == "1"))
             };
-            lines.map_while(Result::ok).filter_map(said).collect::<Vec<_>>()
+            let said = lines.map_while(Result::ok).filter_map(said);
+            said.inspect(|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+            .collect::<Vec<_>>()
         });
-        tokio::time::sleep(Duration::from_millis(60 + dice.roll(200) as u64)).await;
+        // Somewhere among its writes, however slow the machine is.
+        let enough = 20 + dice.roll(60);
+        let since = Instant::now();
+        while heard.load(Ordering::Relaxed) < enough && since.elapsed() < DEADLINE {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_micros(dice.roll(3000) as u64)).await;
         child.kill().unwrap();
         child.wait().unwrap();
         let mut said = reader.join().unwrap();

@@ -9,8 +9,8 @@ use trine_store::redb::RedbStore;
 use trine_store::{Expect, Op, Store, StoreError, Write};
 
 const SECTOR: usize = 512;
-const JOURNAL_CUTS: usize = 120;
-const CHECKPOINT_CUTS: usize = 60;
+const JOURNAL_CUTS: usize = 80;
+const CHECKPOINT_CUTS: usize = 40;
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
@@ -47,12 +47,15 @@ async fn write(store: &Arc<RedbStore>, dice: &mut Dice, round: usize, count: usi
     futures::future::try_join_all(writes.collect::<Vec<_>>()).await.unwrap();
 }
 
+fn sector(bytes: &[u8], at: usize) -> &[u8] {
+    let start = (at * SECTOR).min(bytes.len());
+    &bytes[start..(start + SECTOR).min(bytes.len())]
+}
+
 /// Where two states of a file differ: the sectors that the write between them touched.
 fn touched(before: &[u8], after: &[u8]) -> Vec<usize> {
     let sectors = 0..after.len().div_ceil(SECTOR);
-    let part =
-        |bytes: &[u8], s: usize| -> Vec<u8> { bytes.iter().skip(s * SECTOR).take(SECTOR).copied().collect() };
-    sectors.filter(|s| part(before, *s) != part(after, *s)).collect()
+    sectors.filter(|s| sector(before, *s) != sector(after, *s)).collect()
 }
 
 /// `before` with some of the touched sectors from `after`, and some garbage if `garbage`.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::layout::DEFAULT_DATA_DIR;
+use crate::storage::StoreArgs;
 use crate::web::WebArgs;
 
 /// Kubernetes in one binary.
@@ -44,6 +45,9 @@ pub enum Command {
     /// Images of the node
     #[command(subcommand)]
     Image(ImageCommand),
+    /// The embedded store in a file
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// The timeline of a Pod over the planes
     Trace(TraceArgs),
     /// Which plane holds a Pod up, with the proof and the next command
@@ -98,6 +102,9 @@ pub struct UpArgs {
     /// What is noted: a Policy of audit.k8s.io/v1; without it who, what and when of everything
     #[arg(long, value_name = "FILE", requires = "audit_log")]
     pub audit_policy: Option<PathBuf>,
+    /// Which store
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 /// Words of `down`.
@@ -272,6 +279,27 @@ pub enum ImageCommand {
         /// The command of its containers; the first file when left out
         #[arg(long)]
         entrypoint: Vec<String>,
+        /// Where the cluster's files are
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+}
+
+/// Words of `snapshot`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum SnapshotCommand {
+    /// Save everything at one revision, checksummed; works while the cluster runs
+    Save {
+        /// The file; an older one is replaced
+        file: PathBuf,
+        /// Where the cluster's files are
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+    /// Make the store of a cluster that has none; refuses to overwrite one
+    Restore {
+        /// The file
+        file: PathBuf,
         /// Where the cluster's files are
         #[command(flatten)]
         data_dir: DataDir,

@@ -15,6 +15,7 @@ pub mod get;
 pub mod image;
 pub mod logs;
 pub mod resources;
+pub mod snapshot;
 pub mod status;
 pub mod trace;
 pub mod why;

@@ -26,6 +26,7 @@ use crate::cli::args::DemoArgs;
 use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::leftovers::leftovers;
+use crate::storage::StoreArgs;
 use crate::up::Cluster;
 use crate::{down, program, steps};
 use show::Show;
@@ -72,7 +73,7 @@ fn temporary() -> anyhow::Result<Layout> {
 
 async fn play(layout: Layout, show: &Show) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let cluster = Cluster::start(layout, AuditConfig::default()).await?;
+    let cluster = Cluster::start(layout, AuditConfig::default(), &StoreArgs::default()).await?;
     show.done("API server answers", begin);
     cluster.ready().await?;
     show.done("node is Ready", begin);
