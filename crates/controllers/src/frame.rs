@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use trine_typed::kube::runtime::watcher;
 use trine_typed::kube::{self, Api, Client, Resource};
 use trine_typed::mirror::Mirror;
+use trine_typed::supervise;
 
 /// Settings that controllers need.
 #[derive(Debug, Clone)]
@@ -173,21 +174,10 @@ pub async fn run(
     Ok(())
 }
 
-/// Pause before a controller that panicked is started again.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
 async fn supervised<F, Fut>(name: &'static str, cx: Cx, controller: F)
 where
     F: Fn(Cx) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    while !cx.stop.is_cancelled() {
-        match tokio::spawn(controller(cx.clone())).await {
-            Ok(()) => return,
-            Err(error) => {
-                tracing::error!(controller = name, %error, "panicked; starting it again");
-                tokio::time::sleep(RESTART_PAUSE).await;
-            }
-        }
-    }
+    supervise::supervised(name, &cx.stop, || controller(cx.clone())).await;
 }

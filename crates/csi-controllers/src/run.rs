@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use trine_typed::event::Recorder;
 use trine_typed::kube::api::PostParams;
 use trine_typed::kube::{self, Api, Client};
+use trine_typed::supervise::supervised;
 
 use crate::driver::{Driver, Offers};
 use crate::objects::objects;
@@ -14,9 +15,6 @@ use crate::{attach, provision};
 
 /// The pause between two attempts to reach the driver.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
-
-/// The pause before a controller that ended by a panic starts again.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// Which driver, and for whom.
 #[derive(Debug, Clone, Default)]
@@ -73,7 +71,10 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
     };
     let recorder = std::sync::Arc::new(Recorder::new(client.clone(), &component, None));
     let cx = Cx { client, config, driver, offers, recorder, stop };
-    tokio::join!(supervised("provision", &cx, provision::run), supervised("attach", &cx, attach::run));
+    tokio::join!(
+        supervised("provision", &cx.stop, || provision::run(cx.clone())),
+        supervised("attach", &cx.stop, || attach::run(cx.clone()))
+    );
     Ok(())
 }
 
@@ -108,21 +109,5 @@ async fn create_driver_object(client: &Client, name: &str) -> Result<(), RunErro
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         Err(source) => Err(RunError::Object { name: name.to_owned(), source: Box::new(source) }),
         Ok(_) => Ok(()),
-    }
-}
-
-async fn supervised<F, Fut>(name: &'static str, cx: &Cx, controller: F)
-where
-    F: Fn(Cx) -> Fut,
-    Fut: Future<Output = ()> + Send + 'static,
-{
-    while !cx.stop.is_cancelled() {
-        match tokio::spawn(controller(cx.clone())).await {
-            Ok(()) => return,
-            Err(error) => {
-                tracing::error!(controller = name, %error, "panicked; starting it again");
-                tokio::time::sleep(RESTART_PAUSE).await;
-            }
-        }
     }
 }

@@ -18,9 +18,11 @@ use trine_typed::kube::{Api, Client, ResourceExt};
 use trine_typed::mirror::Mirror;
 
 use crate::framework::{Decision, decide};
-use crate::plugins::volume_binding::{Bindings, SELECTED_NODE, claim_names, is_bound};
+use crate::plugins::volume_binding::{Bindings, is_bound};
 use crate::queue::Backoff;
 use crate::snapshot::{NodeInfo, Snapshot};
+use trine_typed::pods::claim_names;
+use trine_typed::volumes::SELECTED_NODE;
 
 /// How long a Pod's volumes may take to be bound. Upstream: `bindTimeoutSeconds`.
 const BIND_TIMEOUT: Duration = Duration::from_secs(600);

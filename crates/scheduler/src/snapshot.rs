@@ -8,6 +8,7 @@ use trine_typed::k8s_openapi::api::core::v1::{
     Container, Node, PersistentVolume, PersistentVolumeClaim, Pod,
 };
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use trine_typed::pods::is_finished;
 
 /// Amounts by resource name (`cpu`, `memory`, `ephemeral-storage`, `pods`, ...), in thousandths.
 pub type Amounts = BTreeMap<String, i128>;
@@ -92,13 +93,6 @@ impl Snapshot {
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
         self.claims.get(&(namespace.to_owned(), name.to_owned()))
     }
-}
-
-/// True for Succeeded and Failed Pods.
-#[must_use]
-pub fn is_finished(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// What a Pod asks for: the larger of the sum of its containers (restartable init containers included) and the

@@ -6,15 +6,22 @@
 //! - [`client`] a client over TLS from a kubeconfig
 //! - [`event`] posting an Event as the parts of Kubernetes do
 //! - [`leader`] one of several takes the lead
+//! - [`instances`] generic code that is compiled once for all rooms
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`conditions`] setting a status condition
+//! - [`pods`], [`volumes`] what scheduler, controllers and `why` have to see alike
+//! - [`supervise`] a loop that outlives its panics
 
 pub mod chain;
 pub mod client;
 pub mod conditions;
 pub mod event;
+pub mod instances;
 pub mod leader;
 pub mod mirror;
+pub mod pods;
+pub mod supervise;
+pub mod volumes;
 
 /// The crates behind the types.
 pub mod api {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+use trine_typed::pods::{claim_names, is_finished};
 
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,24 +177,6 @@ fn reports(world: &World, released: &BTreeSet<String>) -> Vec<Action> {
             .then(|| Action::ReportAttached { node: name.clone(), volumes: want.into_iter().collect() })
     });
     changed.collect()
-}
-
-/// True for Succeeded and Failed Pods.
-#[must_use]
-pub fn is_finished(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
-}
-
-/// Names of the claims that a Pod uses, generic ephemeral volumes included.
-#[must_use]
-pub fn claim_names(pod: &Pod) -> Vec<String> {
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_ref());
-    let claim = |v: &trine_typed::k8s_openapi::api::core::v1::Volume| {
-        let named = v.persistent_volume_claim.as_ref().map(|c| c.claim_name.clone());
-        named.or_else(|| v.ephemeral.as_ref().map(|_| format!("{name}-{}", v.name)))
-    };
-    volumes.into_iter().flatten().filter_map(claim).collect()
 }
 
 #[cfg(test)]

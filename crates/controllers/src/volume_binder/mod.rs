@@ -14,9 +14,10 @@ use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
 use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
+use trine_typed::volumes::BIND_COMPLETED;
 
 use crate::frame::{ControllerError, Cx, log};
-use plan::{Action, BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER, Tone, World, plan};
+use plan::{Action, BOUND_BY_CONTROLLER, PROVISIONER, Tone, World, plan};
 
 /// How often everything is looked at again; also how often a waiting claim says so. Upstream: 15 s.
 const PERIOD: Duration = Duration::from_secs(15);

@@ -4,20 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trine_objects::quantity::Quantity;
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
+use trine_typed::volumes::{BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE, capacity, fits};
 
-/// The claim has its volume for good.
-pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// The controller, not the user, chose.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// The node that the scheduler chose for a claim.
-pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Who is asked to make a volume for a claim.
 pub const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-/// Classes whose volumes are made by hand.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,34 +207,6 @@ fn smallest_match<'a>(
             && fits(v, claim)
     });
     free.min_by_key(|v| capacity(v))
-}
-
-fn capacity(volume: &PersistentVolume) -> i128 {
-    let storage = volume.spec.as_ref().and_then(|s| s.capacity.as_ref()).and_then(|c| c.get("storage"));
-    storage.map(|q| amount(&q.0)).unwrap_or_default()
-}
-
-fn amount(text: &str) -> i128 {
-    text.parse::<Quantity>().map(|q| q.milli()).unwrap_or_default()
-}
-
-fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let (Some(have), Some(want)) = (&volume.spec, &claim.spec) else { return false };
-    let mode = |m: &Option<String>| m.clone().unwrap_or_else(|| "Filesystem".to_owned());
-    let class = |c: &Option<String>| c.clone().unwrap_or_default();
-    let asked = want.resources.as_ref().and_then(|r| r.requests.as_ref()).and_then(|r| r.get("storage"));
-    let offered = have.access_modes.as_deref().unwrap_or_default();
-    let labels = volume.metadata.labels.as_ref();
-    let wanted_labels = want.selector.as_ref().and_then(|s| s.match_labels.as_ref());
-    let no_expressions = want.selector.as_ref().is_none_or(|s| s.match_expressions.is_none());
-    volume.metadata.deletion_timestamp.is_none()
-        && volume.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Available")
-        && class(&have.storage_class_name) == class(&want.storage_class_name)
-        && mode(&have.volume_mode) == mode(&want.volume_mode)
-        && no_expressions
-        && wanted_labels.into_iter().flatten().all(|(k, v)| labels.and_then(|l| l.get(k)) == Some(v))
-        && want.access_modes.iter().flatten().all(|m| offered.contains(m))
-        && asked.is_none_or(|q| capacity(volume) >= amount(&q.0))
 }
 
 #[cfg(test)]

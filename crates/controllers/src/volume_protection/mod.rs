@@ -11,8 +11,8 @@ use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
 
-use crate::attach_detach::plan::{claim_names, is_finished};
 use crate::frame::{ControllerError, Cx, log};
+use trine_typed::pods::{claim_names, is_finished};
 
 const PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 const PV_PROTECTION: &str = "kubernetes.io/pv-protection";

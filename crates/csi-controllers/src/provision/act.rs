@@ -12,10 +12,9 @@ use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolume
 use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use trine_typed::kube::{self, Api, ResourceExt};
+use trine_typed::volumes::SELECTED_NODE;
 
-use super::plan::{
-    Action, CLAIM_FINALIZER, Failure, SELECTED_NODE, VOLUME_FINALIZER, World, failure, volume_name,
-};
+use super::plan::{Action, CLAIM_FINALIZER, Failure, VOLUME_FINALIZER, World, failure, volume_name};
 use super::{request, topology};
 use crate::finalizers;
 use crate::grpc::CallError;

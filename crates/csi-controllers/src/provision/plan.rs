@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tonic::Code;
 use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
+use trine_typed::volumes::SELECTED_NODE;
 
 use super::topology;
 use crate::grpc::CallError;
@@ -13,8 +14,6 @@ use crate::grpc::CallError;
 /// Who is asked to make a volume for a claim; the second name is the old one.
 pub const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
-/// The node that the scheduler chose for a claim.
-pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Who made a volume.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Keeps a PersistentVolume until its driver has deleted the volume.

@@ -18,6 +18,9 @@ use crate::wake::Wakers;
 
 /// How often a probe that waits for startup looks again.
 const GATE: Duration = Duration::from_millis(50);
+/// How soon a container that is not ready yet is asked for the second time; the pause doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 struct Probed {
     verdict: Verdict,
@@ -141,6 +144,8 @@ impl Probes {
         tokio::time::sleep(Duration::from_secs(delay)).await;
         let mut tally =
             Tally::new(task.probe.success_threshold.unwrap_or(1), task.probe.failure_threshold.unwrap_or(3));
+        let mut starting =
+            task.kind == ProbeKind::Readiness && self.verdict(&task).is_some_and(|v| v.ready == Some(false));
         loop {
             // Until the container has started, only its startup probe runs.
             loop {
@@ -154,7 +159,20 @@ impl Probes {
             }
             let next = tokio::time::Instant::now() + period;
             let target = Target { container: &task.container, ip: &task.ip };
-            let result = attempt::probe(&self.runtime, &task.probe, &target, &task.id, timeout).await;
+            let attempt = || attempt::probe(&self.runtime, &task.probe, &target, &task.id, timeout);
+            let mut result = attempt().await;
+            // A container that has just started is asked again soon instead of a period later: what counts, and is told,
+            // is what it said last.
+            let mut pause = FIRST_PAUSE;
+            while starting && matches!(result, Some(Err(_))) {
+                if tokio::time::Instant::now() + pause >= next {
+                    break;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_FIRST_PAUSE);
+                result = attempt().await;
+            }
+            starting &= !matches!(result, Some(Ok(())));
             if let Some(result) = result
                 && self.judge(&task, &mut tally, result)
             {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
-use super::volume_binding::claim_names;
 use crate::framework::Rejection;
 use crate::snapshot::{NodeInfo, Snapshot};
+use trine_typed::pods::claim_names;
 
 /// # Errors
 /// A driver's limit would be passed.

@@ -6,17 +6,12 @@ use std::sync::Arc;
 
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
+use trine_typed::pods::claim_names;
+use trine_typed::volumes::{BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE, capacity, fits};
 
 use super::node_affinity;
 use crate::framework::Rejection;
-use crate::snapshot::{NodeInfo, Snapshot, amount};
-
-/// Set on a claim when scheduler or user chose its volume and the binder has finished.
-pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Set on a claim by the scheduler: provision for this node.
-pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The provisioner of classes whose volumes are made by hand.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+use crate::snapshot::{NodeInfo, Snapshot};
 
 /// The volumes of one Pod before a node is looked at.
 #[derive(Debug, Clone, Default)]
@@ -32,22 +27,6 @@ pub struct Bindings {
     pub to_bind: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
     /// A claim to provision for the node: set its `selected-node` annotation.
     pub to_provision: Vec<Arc<PersistentVolumeClaim>>,
-}
-
-/// Names of the claims that a Pod uses, generic ephemeral volumes included.
-#[must_use]
-pub fn claim_names(pod: &Pod) -> Vec<String> {
-    let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_ref());
-    let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
-    volumes
-        .into_iter()
-        .flatten()
-        .filter_map(|v| match (&v.persistent_volume_claim, &v.ephemeral) {
-            (Some(source), _) => Some(source.claim_name.clone()),
-            (None, Some(_)) => Some(format!("{pod_name}-{}", v.name)),
-            (None, None) => None,
-        })
-        .collect()
 }
 
 /// True if `claim` has its volume for good.
@@ -155,30 +134,8 @@ fn smallest_match(
 ) -> Option<Arc<PersistentVolume>> {
     let free = snapshot.volumes.values().filter(|volume| {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
-        !taken.contains(&name) && fits(volume, claim) && reachable(volume, node)
+        let named = volume.spec.as_ref().is_some_and(|s| s.claim_ref.is_some());
+        !named && !taken.contains(&name) && fits(volume, claim) && reachable(volume, node)
     });
     free.min_by_key(|volume| capacity(volume)).cloned()
-}
-
-fn capacity(volume: &PersistentVolume) -> i128 {
-    let capacity = volume.spec.as_ref().and_then(|s| s.capacity.as_ref());
-    capacity.and_then(|c| c.get("storage")).map(|q| amount(&q.0)).unwrap_or_default()
-}
-
-/// A volume that is free, and of the class, mode, access and size that the claim asks for.
-fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let (Some(have), Some(want)) = (&volume.spec, &claim.spec) else { return false };
-    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
-    let class = |class: &Option<String>| class.clone().unwrap_or_default();
-    let asked = want.resources.as_ref().and_then(|r| r.requests.as_ref()).and_then(|r| r.get("storage"));
-    let offered = have.access_modes.as_deref().unwrap_or_default();
-    let phase = volume.status.as_ref().and_then(|s| s.phase.as_deref());
-    have.claim_ref.is_none()
-        && volume.metadata.deletion_timestamp.is_none()
-        && phase == Some("Available")
-        && want.selector.is_none()
-        && class(&have.storage_class_name) == class(&want.storage_class_name)
-        && mode(&have.volume_mode) == mode(&want.volume_mode)
-        && want.access_modes.iter().flatten().all(|m| offered.contains(m))
-        && asked.is_none_or(|q| capacity(volume) >= amount(&q.0))
 }

@@ -5,6 +5,7 @@ use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::ListParams;
 use trine_typed::kube::{self, Api, Client};
+use trine_typed::pods::claim_names;
 
 use super::{Claim, Evidence};
 use crate::trace::Step;
@@ -47,12 +48,6 @@ pub async fn gather(
         None => None,
     };
     Ok(Evidence { pod, events, claims, node, steps, now: Timestamp::now().as_second() })
-}
-
-fn claim_names(pod: &Pod) -> Vec<String> {
-    let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_ref());
-    let claims = volumes.into_iter().flatten().filter_map(|v| v.persistent_volume_claim.as_ref());
-    claims.map(|c| c.claim_name.clone()).collect()
 }
 
 async fn read_claim(client: &Client, namespace: &str, name: String) -> Result<Claim, WhyError> {
