@@ -3,7 +3,7 @@
 //! Pure knowledge about objects as JSON values: no I/O, no clock, no state.
 //!
 //! - [`resources`] the table of served resources: names, verbs, subresources
-//! - [`schema`] the types of all kinds: checking and pruning
+//! - [`schema`] the types of all kinds: fields, marks, places on the wire; checking and pruning
 //! - [`jsonpath`] paths to values, as printer columns name them
 //! - [`json`] reading a document and reporting its duplicate fields
 //! - [`names`] what may be a name

@@ -49,7 +49,7 @@ pub(super) fn of(served: &[&Resource]) -> Value {
 
 fn referred(ty: &Ty, into: &mut Vec<&'static Type>) {
     match ty {
-        Ty::Ref(id) => into.push(id.get()),
+        Ty::Ref(id) | Ty::RefOr(id, _) => into.push(id.get()),
         Ty::List(item) | Ty::Map(item) => referred(item, into),
         _ => {}
     }
@@ -115,7 +115,7 @@ fn value(ty: &Ty) -> Value {
         Ty::Double => json!({"type": "number", "format": "double"}),
         Ty::Bytes => json!({"type": "string", "format": "byte"}),
         Ty::Object => json!({"type": "object"}),
-        Ty::Any => json!({}),
+        Ty::Any | Ty::RefOr(..) => json!({}),
         Ty::Time => json!({"allOf": [reference(TIME)]}),
         Ty::MicroTime => json!({"allOf": [reference(MICRO_TIME)]}),
         Ty::Quantity => json!({"allOf": [reference(QUANTITY)]}),

@@ -1,4 +1,4 @@
-//! The types of all kinds: which fields, of which type, merged how.
+//! The types of all kinds: which fields, of which type, merged how, where on the wire.
 //!
 //! - [`of`], [`named`] find a type in the table generated from the release's published definitions (`cargo xtask
 //!   descriptors`)
@@ -16,5 +16,5 @@ mod view;
 pub use check::{FieldError, Problem, check};
 pub use prune::prune;
 pub use structural::{JsonType, Structural, StructuralList, Values};
-pub use table::{Field, Kind, ListMark, Ty, Type, named, of, source, types};
+pub use table::{Field, Kind, ListMark, Place, Simpler, Ty, Type, named, of, source, types};
 pub use view::{Keys, ListKind, ListRef, ObjectRef, Scalar, SchemaRef, Shape};

@@ -13,6 +13,8 @@ pub struct Type {
     pub kinds: Vec<Kind>,
     /// Whether server-side apply takes a value of it as a whole.
     pub atomic: bool,
+    /// Indices into `fields` of those with a place on the wire, in the order of their places.
+    wire: Vec<u16>,
 }
 
 /// Group, version and kind.
@@ -33,6 +35,8 @@ pub struct Field {
     pub name: &'static str,
     /// What it holds.
     pub ty: Ty,
+    /// Where it lies in protobuf; `None` for `apiVersion` and `kind` of whole objects, which travel in the envelope.
+    pub place: Option<Place>,
     /// Whether the published definitions require it.
     pub required: bool,
     /// How server-side apply sees a list; `None` where nothing is said.
@@ -47,6 +51,29 @@ pub struct Field {
     pub retain_keys: bool,
     /// Strategic merge: the key of list items; empty for lists of plain values.
     pub merge_key: &'static str,
+}
+
+/// Where a field lies in protobuf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    numbers: [u16; MAX_DEPTH],
+    depth: u8,
+    /// Whether absence differs from the zero value.
+    pub optional: bool,
+    /// Whether JSON has the zero value too, instead of leaving the field out.
+    pub shows_zero: bool,
+    /// Whether a list (of a map: each) is a message of its own that has the items as its field 1.
+    pub wrapped: bool,
+}
+
+/// The most messages that a field lies in within one type.
+const MAX_DEPTH: usize = 3;
+
+impl Place {
+    /// Field numbers, from those of the embedded messages that it lies in to its own.
+    pub fn path(&self) -> &[u16] {
+        &self.numbers[..usize::from(self.depth)]
+    }
 }
 
 /// How server-side apply sees a list.
@@ -91,10 +118,23 @@ pub enum Ty {
     Any,
     /// A value of a type with fields.
     Ref(TypeId),
+    /// The same, or something simpler.
+    RefOr(TypeId, Simpler),
     /// A list.
     List(Box<Ty>),
     /// An object with free keys.
     Map(Box<Ty>),
+}
+
+/// What may stand for a value of a type with fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Simpler {
+    /// A list of values of the type.
+    List,
+    /// True or false.
+    Bool,
+    /// A list of strings.
+    Strings,
 }
 
 /// The place of a type in the table.
@@ -119,6 +159,25 @@ impl Type {
         self.short == short
     }
 
+    /// The fields that have a place on the wire, in the order of their places.
+    pub fn on_wire(&self) -> impl ExactSizeIterator<Item = (&Field, &Place)> {
+        // The parser lists only fields that have one.
+        const NOWHERE: &Place =
+            &Place { numbers: [0; MAX_DEPTH], depth: 0, optional: false, shows_zero: false, wrapped: false };
+        self.wire
+            .iter()
+            .map(|i| &self.fields[usize::from(*i)])
+            .map(|f| (f, f.place.as_ref().unwrap_or(NOWHERE)))
+    }
+
+    /// The fields whose places begin with `path`: one field whose place it is, or those of an embedded message, in order.
+    pub fn at(&self, path: &[u16]) -> impl ExactSizeIterator<Item = &Field> {
+        let numbers = |i: &u16| self.fields[usize::from(*i)].place.as_ref().map_or(&[][..], Place::path);
+        let begin = self.wire.partition_point(|i| numbers(i) < path);
+        let count = self.wire[begin..].iter().take_while(|i| numbers(i).starts_with(path)).count();
+        self.wire[begin..begin + count].iter().map(|i| &self.fields[usize::from(*i)])
+    }
+
     /// The full name of the definition.
     pub fn name(&self) -> String {
         if let Some(full) = self.short.strip_prefix('!') {
@@ -128,6 +187,15 @@ impl Type {
         } else {
             format!("io.k8s.api.{}", self.short)
         }
+    }
+}
+
+impl Type {
+    fn order_wire(&mut self) {
+        let path = |i: &u16| self.fields[usize::from(*i)].place.as_ref().map_or(&[][..], Place::path);
+        let mut wire: Vec<u16> = (0..self.fields.len() as u16).filter(|i| !path(i).is_empty()).collect();
+        wire.sort_by_key(path);
+        self.wire = wire;
     }
 }
 
@@ -177,6 +245,7 @@ fn parse(text: &'static str) -> Table {
             last.fields.push(parse_field(line, &by_name));
         }
     }
+    types.iter_mut().for_each(Type::order_wire);
     let mut by_kind = HashMap::new();
     for (i, ty) in types.iter().enumerate() {
         for k in &ty.kinds {
@@ -197,7 +266,7 @@ fn parse_head(head: &'static str) -> Type {
             _ => atomic = true,
         }
     }
-    Type { short, fields: Vec::new(), kinds, atomic }
+    Type { short, fields: Vec::new(), kinds, atomic, wire: Vec::new() }
 }
 
 fn parse_field(line: &'static str, by_name: &HashMap<&'static str, TypeId>) -> Field {
@@ -207,6 +276,7 @@ fn parse_field(line: &'static str, by_name: &HashMap<&'static str, TypeId>) -> F
     let mut field = Field {
         name,
         ty,
+        place: None,
         required: false,
         list: ListMark::None,
         atomic_map: false,
@@ -216,6 +286,10 @@ fn parse_field(line: &'static str, by_name: &HashMap<&'static str, TypeId>) -> F
         merge_key: "",
     };
     for word in words {
+        if let Some(place) = word.strip_prefix('#') {
+            field.place = parse_place(place);
+            continue;
+        }
         let (mark, rest) = word.split_once(':').unwrap_or((word, ""));
         let (first, second) = rest.split_once(':').unwrap_or((rest, ""));
         match (mark, first) {
@@ -236,8 +310,27 @@ fn parse_field(line: &'static str, by_name: &HashMap<&'static str, TypeId>) -> F
     field
 }
 
+fn parse_place(text: &str) -> Option<Place> {
+    let flags = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let mut place = Place {
+        numbers: [0; MAX_DEPTH],
+        depth: 0,
+        optional: flags.contains('?'),
+        shows_zero: flags.contains('z'),
+        wrapped: flags.contains('w'),
+    };
+    for number in text[..text.len() - flags.len()].split('.') {
+        *place.numbers.get_mut(usize::from(place.depth))? = number.parse().ok()?;
+        place.depth += 1;
+    }
+    Some(place)
+}
+
 fn parse_type(code: &'static str, by_name: &HashMap<&'static str, TypeId>) -> Ty {
     let rest = code.get(1..).unwrap_or_default();
+    let reference = |name: &str| by_name.get(name).copied();
+    let or =
+        |simpler| rest.strip_prefix('&').and_then(reference).map_or(Ty::Any, |id| Ty::RefOr(id, simpler));
     match code.as_bytes().first() {
         Some(b's') => Ty::String,
         Some(b'b') => Ty::Bool,
@@ -252,7 +345,10 @@ fn parse_type(code: &'static str, by_name: &HashMap<&'static str, TypeId>) -> Ty
         Some(b'o') => Ty::Object,
         Some(b'[') => Ty::List(Box::new(parse_type(rest, by_name))),
         Some(b'{') => Ty::Map(Box::new(parse_type(rest, by_name))),
-        Some(b'&') => by_name.get(rest).map_or(Ty::Any, |id| Ty::Ref(*id)),
+        Some(b'A') => or(Simpler::List),
+        Some(b'B') => or(Simpler::Bool),
+        Some(b'S') => or(Simpler::Strings),
+        Some(b'&') => reference(rest).map_or(Ty::Any, Ty::Ref),
         _ => Ty::Any,
     }
 }
@@ -269,6 +365,33 @@ mod tests {
     }
 
     #[test]
+    fn every_stable_group_of_the_release_is_there() {
+        let listed = "/v1 admissionregistration.k8s.io/v1 apiextensions.k8s.io/v1 apiregistration.k8s.io/v1 apps/v1 \
+            authentication.k8s.io/v1 authorization.k8s.io/v1 autoscaling/v1 autoscaling/v2 batch/v1 certificates.k8s.io/v1 \
+            coordination.k8s.io/v1 discovery.k8s.io/v1 events.k8s.io/v1 flowcontrol.apiserver.k8s.io/v1 meta.k8s.io/v1 \
+            networking.k8s.io/v1 node.k8s.io/v1 policy/v1 rbac.authorization.k8s.io/v1 resource.k8s.io/v1 \
+            scheduling.k8s.io/v1 storage.k8s.io/v1 storagemigration.k8s.io/v1";
+        let kinds = types().iter().flat_map(|t| &t.kinds);
+        let groups: std::collections::BTreeSet<String> =
+            kinds.map(|k| format!("{}/{}", k.group, k.version)).collect();
+        assert_eq!(groups.into_iter().collect::<Vec<_>>().join(" "), listed);
+        for (group, kind) in [
+            ("resource.k8s.io", "DeviceTaintRule"),
+            ("certificates.k8s.io", "ClusterTrustBundle"),
+            ("certificates.k8s.io", "PodCertificateRequestList"),
+            ("authentication.k8s.io", "TokenRequest"),
+            ("policy", "Eviction"),
+            ("autoscaling", "Scale"),
+            ("", "DeleteOptions"),
+            ("", "Status"),
+            ("", "WatchEvent"),
+            ("meta.k8s.io", "PartialObjectMetadataList"),
+        ] {
+            assert!(of(group, "v1", kind).is_some(), "{group} {kind}");
+        }
+    }
+
+    #[test]
     fn the_marks_of_a_pod_are_read() {
         let spec = named("core.v1.PodSpec").unwrap();
         assert_eq!(spec.name(), "io.k8s.api.core.v1.PodSpec");
@@ -279,6 +402,43 @@ mod tests {
         assert!(spec.field("nodeSelector").unwrap().atomic_map);
         assert_eq!(spec.field("tolerations").unwrap().list, ListMark::Atomic);
         assert_eq!(spec.field("nothing").map(|f| f.name), None);
+    }
+
+    #[test]
+    fn every_field_but_those_of_the_envelope_has_its_own_place_on_the_wire() {
+        for ty in types() {
+            let without: Vec<&str> = ty.fields.iter().filter(|f| f.place.is_none()).map(|f| f.name).collect();
+            assert!(without.is_empty() || without == ["apiVersion", "kind"], "{}: {without:?}", ty.name());
+            assert_eq!(ty.on_wire().len() + without.len(), ty.fields.len());
+            let paths: Vec<&[u16]> = ty.on_wire().map(|(_, place)| place.path()).collect();
+            assert!(paths.windows(2).all(|w| w[0] < w[1] && !w[1].starts_with(w[0])), "{}", ty.name());
+        }
+    }
+
+    #[test]
+    fn embedded_messages_are_found_by_their_number() {
+        let names = |name: &str, path: &[u16]| -> Vec<&str> {
+            named(name).unwrap().at(path).map(|f| f.name).collect()
+        };
+        assert_eq!(names("core.v1.Volume", &[1]), ["name"]);
+        assert_eq!(names("core.v1.Volume", &[2])[..2], ["hostPath", "emptyDir"]);
+        let rules = "admissionregistration.v1.NamedRuleWithOperations";
+        assert_eq!(names(rules, &[2, 2]), ["apiGroups", "apiVersions", "resources", "scope"]);
+        assert_eq!(names(rules, &[3]), [""; 0]);
+        assert!(named("~meta.v1.APIResource").unwrap().field("verbs").unwrap().place.unwrap().wrapped);
+    }
+
+    /// What `trine up` spends on the table. The bound is far above the figures of a debug build, for a loaded machine.
+    #[test]
+    fn the_table_is_parsed_in_no_time() {
+        let begin = std::time::Instant::now();
+        let table = parse(source());
+        let spent = begin.elapsed();
+        let bytes: usize =
+            table.types.iter().map(|t| size_of::<Type>() + t.fields.len() * size_of::<Field>()).sum();
+        println!("{} types, {bytes} bytes, parsed in {spent:?}", table.types.len());
+        assert!(spent < std::time::Duration::from_millis(200), "{spent:?}");
+        assert!(bytes < 600_000, "{bytes}");
     }
 
     #[test]

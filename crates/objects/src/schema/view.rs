@@ -189,7 +189,7 @@ impl<'a> SchemaRef<'a> {
 
 fn of_type(ty: &'static Ty) -> Shape<'static> {
     let scalar = match ty {
-        Ty::Any => return Shape::Any,
+        Ty::Any | Ty::RefOr(..) => return Shape::Any,
         Ty::Object => return Shape::Object(ObjectRef::FREE),
         Ty::Ref(id) => return SchemaRef::from(id.get()).shape(),
         Ty::List(item) => {
