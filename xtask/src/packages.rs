@@ -1,6 +1,7 @@
-//! What the tests need from Debian, installed when they run as root on Debian.
+//! What the tests need from others: programs from Debian, installed when they run as root on Debian, and Go modules, fetched
+//! where there is `go`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::test::run_command;
@@ -17,6 +18,34 @@ const NEEDED: [(&str, &str); 9] = [
     ("nftables", "/usr/sbin/nft"),
     ("iptables", "/usr/sbin/iptables"),
 ];
+
+/// Modules whose files tests read (upstream's samples of objects), with their versions.
+const MODULES: [&str; 1] = ["k8s.io/api@v0.37.0"];
+
+/// Fetches the Go modules; where that cannot be done, the tests that need them are skipped by name.
+pub fn fetch_modules() {
+    if have_modules() || module_cache().is_none() {
+        return;
+    }
+    println!("fetching for the tests: {}", MODULES.join(", "));
+    let fetched =
+        Command::new("go").args(["mod", "download"]).args(MODULES).current_dir(std::env::temp_dir()).status();
+    if !fetched.is_ok_and(|status| status.success()) {
+        println!("they cannot be had: tests that read them will be skipped");
+    }
+}
+
+/// Whether the Go modules are there.
+#[must_use]
+pub fn have_modules() -> bool {
+    module_cache().is_some_and(|cache| MODULES.iter().all(|module| cache.join(module).is_dir()))
+}
+
+fn module_cache() -> Option<PathBuf> {
+    let answer = Command::new("go").args(["env", "GOMODCACHE"]).output().ok()?;
+    let path = String::from_utf8(answer.stdout).ok()?;
+    Some(PathBuf::from(path.trim())).filter(|_| answer.status.success())
+}
 
 /// Installs what is missing; elsewhere than on Debian as root, the tests that need it are skipped by name.
 ///

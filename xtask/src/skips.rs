@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use crate::packages;
+
 /// The variable that names the file in which tests say that they were skipped.
 pub const VARIABLE: &str = "TRINE_SKIPPED_TESTS";
 /// The declared skips: one test name a line, with the reason behind `#`, per kind of machine in a section `[kind]`.
@@ -70,6 +72,7 @@ fn kinds() -> Vec<&'static str> {
     kinds.extend((!root).then_some("not-root"));
     kinds.extend((!debian).then_some("not-debian"));
     kinds.extend((!root || !debian).then_some("without-packages"));
+    kinds.extend((!packages::have_modules()).then_some("without-go-modules"));
     kinds
 }
 

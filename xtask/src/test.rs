@@ -16,6 +16,7 @@ pub fn run(filter: &[&str]) -> anyhow::Result<()> {
     let root = workspace_root()?;
     let begin = Instant::now();
     packages::install()?;
+    packages::fetch_modules();
     step("formatting", || cargo(&root, &["fmt", "--all", "--check"]))?;
     step("architecture", || arch::check(&root))?;
     step("lints", || {

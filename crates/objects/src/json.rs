@@ -6,21 +6,24 @@ use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::fmt;
 
-/// Reads a document; fields that are there twice are reported with their paths, and the last one counts.
-pub fn parse_reporting_duplicates(bytes: &[u8]) -> Result<(Value, Vec<FieldError>), serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let read = read_reporting_duplicates(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(read)
-}
-
-/// The same from any format that tells of a key each time it comes.
+/// Reads a document of any format; what is there twice must reach the visitor.
+///
+/// # Errors
+/// What the deserializer says.
 pub fn read_reporting_duplicates<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<(Value, Vec<FieldError>), D::Error> {
     let found = RefCell::new(Vec::new());
     let value = Node { path: &Path::Root, found: &found }.deserialize(deserializer)?;
     Ok((value, found.into_inner()))
+}
+
+/// Reads a document; fields that are there twice are reported with their paths, and the last one counts.
+pub fn parse_reporting_duplicates(bytes: &[u8]) -> Result<(Value, Vec<FieldError>), serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let read = read_reporting_duplicates(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(read)
 }
 
 /// The way to a node, linked through the stack so that nothing is built until it is needed.

@@ -5,6 +5,7 @@
 //! - [`resources`] the table of served resources: names, verbs, subresources
 //! - [`schema`] the types of all kinds: fields, marks, places on the wire; checking and pruning
 //! - [`jsonpath`] paths to values, as printer columns name them
+//! - [`protobuf`] the binary form of the built-in kinds
 //! - [`json`] reading a document and reporting its duplicate fields
 //! - [`names`] what may be a name
 //! - [`selector`] label and field selectors
@@ -22,6 +23,7 @@ pub mod json;
 pub mod jsonpath;
 pub mod names;
 pub mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod resources;
 pub mod schema;

@@ -13,7 +13,6 @@ pub struct Type {
     pub kinds: Vec<Kind>,
     /// Whether server-side apply takes a value of it as a whole.
     pub atomic: bool,
-    /// Indices into `fields` of those with a place on the wire, in the order of their places.
     wire: Vec<u16>,
 }
 
@@ -159,15 +158,9 @@ impl Type {
         self.short == short
     }
 
-    /// The fields that have a place on the wire, in the order of their places.
-    pub fn on_wire(&self) -> impl ExactSizeIterator<Item = (&Field, &Place)> {
-        // The parser lists only fields that have one.
-        const NOWHERE: &Place =
-            &Place { numbers: [0; MAX_DEPTH], depth: 0, optional: false, shows_zero: false, wrapped: false };
-        self.wire
-            .iter()
-            .map(|i| &self.fields[usize::from(*i)])
-            .map(|f| (f, f.place.as_ref().unwrap_or(NOWHERE)))
+    /// Indices into `fields` of those with a place on the wire, in the order of their places.
+    pub fn wire(&self) -> &[u16] {
+        &self.wire
     }
 
     /// The fields whose places begin with `path`: one field whose place it is, or those of an embedded message, in order.
@@ -409,8 +402,10 @@ mod tests {
         for ty in types() {
             let without: Vec<&str> = ty.fields.iter().filter(|f| f.place.is_none()).map(|f| f.name).collect();
             assert!(without.is_empty() || without == ["apiVersion", "kind"], "{}: {without:?}", ty.name());
-            assert_eq!(ty.on_wire().len() + without.len(), ty.fields.len());
-            let paths: Vec<&[u16]> = ty.on_wire().map(|(_, place)| place.path()).collect();
+            assert_eq!(ty.wire().len() + without.len(), ty.fields.len());
+            let field = |i: &u16| &ty.fields[usize::from(*i)];
+            let paths: Vec<&[u16]> =
+                ty.wire().iter().map(|i| field(i).place.as_ref().unwrap().path()).collect();
             assert!(paths.windows(2).all(|w| w[0] < w[1] && !w[1].starts_with(w[0])), "{}", ty.name());
         }
     }
