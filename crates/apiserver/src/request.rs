@@ -1,12 +1,11 @@
-//! What a request asks for: the path, the query, the body.
+//! What a request asks for: the path, the query, and whether its object fits.
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
 use trine_objects::schema::{self, FieldError};
-use trine_objects::{json, selector};
+use trine_objects::selector;
 
 use crate::catalog::{Resources, Served};
 use crate::custom::Version;
@@ -239,44 +238,6 @@ impl FieldValidation {
             Some(other) => Err(bad(format!("fieldValidation: Unsupported value: {other:?}"))),
         }
     }
-}
-
-/// A document as JSON, from JSON or YAML, with its duplicate fields.
-///
-/// # Errors
-/// [`ApiError::UnsupportedMediaType`] and [`ApiError::BadRequest`].
-pub fn document(content_type: &str, body: &Bytes) -> Result<(Value, Vec<FieldError>), ApiError> {
-    let media = content_type.split(';').next().unwrap_or_default().trim();
-    match media {
-        "" | "application/json" => {
-            json::parse_reporting_duplicates(body).map_err(|e| bad(format!("the body is not JSON: {e}")))
-        }
-        "application/yaml" | "text/yaml" => yaml(body).map_err(|e| bad(format!("the body is not YAML: {e}"))),
-        other => Err(ApiError::UnsupportedMediaType(format!(
-            "the body of the request was in an unknown format - accepted media types include: application/json, \
-             application/yaml (got {other})"
-        ))),
-    }
-}
-
-/// A configuration to apply: JSON, or the YAML that its content type promises.
-///
-/// # Errors
-/// [`ApiError::BadRequest`].
-pub fn applied(body: &Bytes) -> Result<(Value, Vec<FieldError>), ApiError> {
-    if let Ok(read) = json::parse_reporting_duplicates(body) {
-        return Ok(read);
-    }
-    yaml(body).map_err(|e| bad(format!("error decoding YAML: {e}")))
-}
-
-fn yaml(body: &[u8]) -> Result<(Value, Vec<FieldError>), String> {
-    let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
-    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough };
-    serde_saphyr::with_deserializer_from_str_with_options(text, options, |d| {
-        json::read_reporting_duplicates(d)
-    })
-    .map_err(|e| e.to_string())
 }
 
 /// Checks an object against its schema, drops what it does not know, and gives the warnings.

@@ -113,6 +113,9 @@ pub enum ApiError {
     /// The body's content type is not read here.
     #[error("{0}")]
     UnsupportedMediaType(String),
+    /// The client takes none of these media types.
+    #[error("only the following media types are accepted: {0}")]
+    NotAcceptable(String),
     /// The revision asked for is forgotten.
     #[error("{message}")]
     Expired {
@@ -180,6 +183,7 @@ impl ApiError {
             Self::TooLarge(_) | Self::TooMuch(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
+            Self::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             Self::Expired { .. } => (StatusCode::GONE, "Expired"),
             Self::TooLargeRevision { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use trine_apiserver::catalog::Catalog;
 use trine_apiserver::openapi::OpenApi;
 use trine_objects::{patch, resources, schema};
 
@@ -34,7 +35,7 @@ async fn discovery() -> Json<Value> {
 }
 
 async fn document(State(server): Shared, Path(path): Path<String>) -> Response {
-    match server.openapi.document(&path) {
+    match server.openapi.document(&Catalog::new().now(), &path) {
         Some(document) => ([("content-type", "application/json")], document.bytes).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     }
@@ -98,7 +99,7 @@ async fn serve() -> (Arc<Server>, String) {
         .route(
             "/openapi/v3",
             get(|State(server): Shared| async move {
-                ([("content-type", "application/json")], server.openapi.index())
+                ([("content-type", "application/json")], server.openapi.index(&Catalog::new().now()))
             }),
         )
         .route("/openapi/v3/{*path}", get(document))

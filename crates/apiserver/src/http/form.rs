@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use trine_store::Object;
 
+use super::accept::{Accept, Shape};
 use crate::catalog::Served;
 use crate::registry::now_unix;
 use crate::verbs::list::Page;
@@ -27,27 +28,17 @@ pub enum Form {
 }
 
 impl Form {
-    /// From the Accept header: the first form in it that is served.
+    /// The shape that the client takes first, or objects as they are.
     #[must_use]
     pub fn parse(accept: &str, resource: &Arc<Served>, include: Option<&str>) -> Self {
-        for part in accept.split(',') {
-            let mut words = part.split(';').map(str::trim);
-            if !matches!(words.next(), Some("application/json" | "*/*" | "application/*")) {
-                continue;
+        match Accept::parse(accept, false).best().map(|choice| choice.shape) {
+            Some(Shape::Table) => {
+                let include = include.unwrap_or("Metadata").to_owned();
+                Self::Table { resource: Arc::clone(resource), with_columns: true, include }
             }
-            let parameters: Vec<&str> = words.collect();
-            let meta = parameters.contains(&"g=meta.k8s.io");
-            match parameters.iter().find_map(|p| p.strip_prefix("as=")) {
-                Some("Table") if meta => {
-                    let include = include.unwrap_or("Metadata").to_owned();
-                    return Self::Table { resource: Arc::clone(resource), with_columns: true, include };
-                }
-                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta => return Self::Metadata,
-                Some(_) => {}
-                None => break,
-            }
+            Some(Shape::Metadata) => Self::Metadata,
+            Some(Shape::Whole) | None => Self::Plain(Arc::clone(resource)),
         }
-        Self::Plain(Arc::clone(resource))
     }
 
     /// The name of the form where writing costs something and all clients of that name read the same.

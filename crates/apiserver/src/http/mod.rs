@@ -2,15 +2,20 @@
 //!
 //! - [`serve`] the TLS listener: who is at the other end
 //! - [`route`] which verb a request is, and its answer
-//! - [`form`] objects, tables or metadata
-//! - [`discovery`] what is served
+//! - [`document`] bodies as JSON; [`accept`] what a client takes, [`form`] objects, tables or metadata, [`reply`] JSON, YAML or
+//!   protobuf, compressed or not
+//! - [`discovery`] what is served, [`described`] and how it looks
 //! - [`health`] which part of the server is well
 //! - [`snapshot`] the whole store, for a backup
 //! - [`stream`] logs and commands, passed on to the kubelet
 
+pub mod accept;
+pub mod described;
 pub mod discovery;
+pub mod document;
 pub mod form;
 mod health;
+pub mod reply;
 pub mod route;
 pub mod serve;
 mod snapshot;

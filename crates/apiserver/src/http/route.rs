@@ -9,8 +9,10 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::document::{applied, document};
 use super::form::Form;
-use super::{discovery, health, snapshot, stream};
+use super::reply::Wish;
+use super::{described, discovery, health, snapshot, stream};
 use crate::access::gate::Gate;
 use crate::access::review;
 use crate::access::token::discovery as oidc;
@@ -18,7 +20,7 @@ use crate::catalog::Resources;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::registry::{Registry, now_unix};
-use crate::request::{Query, Target, applied, check, document, target};
+use crate::request::{Query, Target, check, target};
 use crate::status::{ApiError, json_response};
 use crate::user::{self, User};
 use crate::verbs::options::{WriteOptions, WriteVerb};
@@ -47,10 +49,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers one request of `user` (`None`: nobody known yet).
+    /// Answers one request of `user` (`None`: nobody known yet), in the form that the client takes.
     pub async fn answer(self: Arc<Self>, request: Request<Body>, user: Option<User>) -> Response {
+        let wish = Wish::of(&request);
         let server = Arc::clone(&self);
-        self.gate.pass(request, user, |request, path| server.route(request, path)).await
+        let response = self.gate.pass(request, user, |request, path| server.route(request, path)).await;
+        wish.dress(response).await
     }
 
     async fn route(self: Arc<Self>, request: Request<Body>, path: String) -> Response {
@@ -62,7 +66,12 @@ impl Server {
         let answered = match target(&path, &resources) {
             Some(target) => {
                 pending = Some(self.metrics.request(&target, &method, &Query::parse(&query)));
-                Arc::clone(&self).objects(target, request).await
+                // A stream of a kubelet is in no form of ours.
+                let taken = if connects(&target) { Ok(()) } else { Wish::of(&request).check() };
+                match taken {
+                    Ok(()) => Arc::clone(&self).objects(target, request).await,
+                    Err(error) => Err(error),
+                }
             }
             None => match self.itself(&path, &query, reading).await {
                 Some(response) => Ok(response),
@@ -120,17 +129,10 @@ impl Server {
                 response.headers_mut().insert(header::CONTENT_TYPE, media);
                 Ok(response)
             }
-            ["openapi", "v3"] => Ok(json_bytes(self.openapi.index())),
-            ["openapi", "v3", rest @ ..] => {
-                let document = self.openapi.document(&rest.join("/")).ok_or(ApiError::NoResource)?;
-                let mut response = json_bytes(document.bytes);
-                if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", document.hash)) {
-                    response.headers_mut().insert(header::ETAG, tag);
-                }
-                Ok(response)
-            }
+            ["openapi", rest @ ..] => described::answer(&self.openapi, resources, rest, request),
             [""] => ok(
-                &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]}),
+                &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz",
+                    "/version"]}),
             ),
             _ => Err(ApiError::NoResource),
         }
@@ -171,7 +173,7 @@ impl Server {
     async fn objects(self: Arc<Self>, target: Target, request: Request<Body>) -> Result<Response, ApiError> {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match (target.name.is_some(), target.subresource.as_deref()) {
-            (true, Some("log" | "exec" | "attach" | "portforward")) => {
+            (true, Some(_)) if connects(&target) => {
                 self.kubelets.pass_on(&self.registry, &target, request).await
             }
             (true, Some(part @ ("status" | "approval"))) if target.resource.subresource(part).is_some() => {
@@ -356,6 +358,12 @@ impl Server {
         let code = if answer["code"] == 201 { StatusCode::CREATED } else { StatusCode::OK };
         Ok(json_response(code, &answer))
     }
+}
+
+/// Whether a request goes on to a kubelet, which does not speak of objects.
+fn connects(target: &Target) -> bool {
+    let below = target.subresource.as_deref();
+    target.name.is_some() && matches!(below, Some("log" | "exec" | "attach" | "portforward"))
 }
 
 /// Refuses a verb that the resource does not have.

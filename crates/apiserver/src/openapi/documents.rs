@@ -1,34 +1,41 @@
 //! The index and the documents.
 
-use super::{paths, schemas};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use std::sync::OnceLock;
-use trine_objects::resources::{Resource, resources};
+use trine_objects::resources::Resource;
 use trine_objects::schema;
 
-/// Raised when the documents change with the table of types staying the same.
-const FORM: u32 = 1;
+use super::{gnostic, paths, schemas, v2};
+use crate::catalog::{Resources, Served};
 
-/// The description of all groups.
+/// Raised when the documents change with the table of types staying the same.
+const FORM: u32 = 2;
+
+/// The description of all groups. A document is made when it is first asked for, and again when what it describes has
+/// changed.
 #[derive(Debug)]
 pub struct OpenApi {
-    hash: String,
-    documents: Vec<Slot>,
+    /// Of the table of types.
+    base: String,
+    made: Mutex<BTreeMap<Key, Document>>,
 }
 
-#[derive(Debug)]
-struct Slot {
-    group: &'static str,
-    version: &'static str,
-    document: OnceLock<Bytes>,
+/// Group and version, or the document of all groups in one of its encodings.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Group(String, String),
+    AllJson,
+    AllProtobuf,
 }
 
 /// One document.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// Its JSON.
+    /// Its content.
     pub bytes: Bytes,
     /// Changes with its content: the `hash` of its URL and its `ETag`. A request with this hash may be cached for good.
     pub hash: String,
@@ -41,38 +48,89 @@ impl Default for OpenApi {
 }
 
 impl OpenApi {
-    /// Nothing is built yet but the hash.
+    /// Nothing is made yet.
+    #[must_use]
     pub fn new() -> Self {
-        let mut documents: Vec<Slot> = Vec::new();
         let mut digest = Sha256::new();
         digest.update(FORM.to_be_bytes());
         digest.update(schema::source());
-        for r in resources() {
-            digest.update(format!("{r:?}"));
-            if !documents.iter().any(|d| (d.group, d.version) == (&*r.group, &*r.version)) {
-                documents.push(Slot { group: &r.group, version: &r.version, document: OnceLock::new() });
-            }
-        }
-        Self { hash: hex::encode(&digest.finalize()[..16]).to_uppercase(), documents }
+        Self { base: hex::encode(digest.finalize()), made: Mutex::default() }
+    }
+
+    fn hash<'a>(&self, served: impl IntoIterator<Item = &'a Arc<Served>>) -> String {
+        let mut digest = Sha256::new();
+        digest.update(&self.base);
+        served.into_iter().for_each(|r| digest.update(format!("{r:?}")));
+        hex::encode(&digest.finalize()[..16]).to_uppercase()
     }
 
     /// `/openapi/v3`: which documents there are.
-    pub fn index(&self) -> Bytes {
+    #[must_use]
+    pub fn index(&self, resources: &Resources) -> Bytes {
         let mut paths = Map::new();
-        for slot in &self.documents {
-            let path = group_path(slot.group, slot.version);
-            let url = format!("/openapi/v3/{path}?hash={}", self.hash);
+        for ((group, version), served) in groups(resources) {
+            let path = group_path(group, version);
+            let url = format!("/openapi/v3/{path}?hash={}", self.hash(served));
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
         Bytes::from(json!({"paths": paths}).to_string())
     }
 
     /// `/openapi/v3/PATH`, the path being `api/v1` or `apis/GROUP/VERSION`.
-    pub fn document(&self, path: &str) -> Option<Document> {
-        let slot = self.documents.iter().find(|s| group_path(s.group, s.version) == path)?;
-        let bytes = slot.document.get_or_init(|| build(slot.group, slot.version)).clone();
-        Some(Document { bytes, hash: self.hash.clone() })
+    #[must_use]
+    pub fn document(&self, resources: &Resources, path: &str) -> Option<Document> {
+        let ((group, version), served) =
+            groups(resources).into_iter().find(|((g, v), _)| group_path(g, v) == path)?;
+        let key = Key::Group(group.to_owned(), version.to_owned());
+        Some(self.made(key, self.hash(served.iter().copied()), || {
+            Bytes::from(build(group, version, &served).to_string())
+        }))
     }
+
+    /// `/openapi/v2`: all groups in the older form, as JSON.
+    #[must_use]
+    pub fn all_json(&self, resources: &Resources) -> Document {
+        let hash = self.hash(resources.iter());
+        self.made(Key::AllJson, hash, || Bytes::from(all(resources).to_string()))
+    }
+
+    /// The same in protobuf.
+    #[must_use]
+    pub fn all_protobuf(&self, resources: &Resources) -> Document {
+        let hash = self.hash(resources.iter());
+        self.made(Key::AllProtobuf, hash, || Bytes::from(gnostic::encode(&all(resources))))
+    }
+
+    fn made(&self, key: Key, hash: String, make: impl FnOnce() -> Bytes) -> Document {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        match made.get(&key) {
+            Some(document) if document.hash == hash => document.clone(),
+            _ => {
+                let document = Document { bytes: make(), hash };
+                made.insert(key, document.clone());
+                document
+            }
+        }
+    }
+}
+
+/// The resources of each group and version.
+fn groups(resources: &Resources) -> BTreeMap<(&str, &str), Vec<&Arc<Served>>> {
+    let mut groups: BTreeMap<(&str, &str), Vec<&Arc<Served>>> = BTreeMap::new();
+    for served in resources.iter() {
+        groups.entry((&served.group, &served.version)).or_default().push(served);
+    }
+    groups
+}
+
+fn info() -> Value {
+    json!({"title": "Kubernetes", "version": crate::http::discovery::VERSION})
+}
+
+fn all(resources: &Resources) -> Value {
+    let documents =
+        groups(resources).into_iter().map(|((group, version), served)| build(group, version, &served));
+    v2::merged(documents, &info())
 }
 
 /// `api/v1` or `apis/GROUP/VERSION`.
@@ -80,27 +138,26 @@ fn group_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-fn build(group: &str, version: &str) -> Bytes {
-    let served: Vec<&Resource> =
-        resources().iter().filter(|r| (&*r.group, &*r.version) == (group, version)).collect();
+fn build(group: &str, version: &str, served: &[&Arc<Served>]) -> Value {
+    let served: Vec<&Resource> = served.iter().map(|s| &****s).collect();
     let root = format!("/{}", group_path(group, version));
-    let document = json!({
+    json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.37.0"},
+        "info": info(),
         "paths": paths::of(&root, &served),
         "components": {"schemas": schemas::of(&served)},
-    });
-    Bytes::from(document.to_string())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use crate::catalog::Catalog;
     use std::collections::HashSet;
 
     fn parsed(path: &str) -> Value {
-        serde_json::from_slice(&OpenApi::new().document(path).unwrap().bytes).unwrap()
+        let now = Catalog::new().now();
+        serde_json::from_slice(&OpenApi::new().document(&now, path).unwrap().bytes).unwrap()
     }
 
     fn references(value: &Value, into: &mut HashSet<String>) {
@@ -116,8 +173,8 @@ mod tests {
 
     #[test]
     fn every_document_of_the_index_exists_and_refers_only_to_itself() {
-        let api = OpenApi::new();
-        let index: Value = serde_json::from_slice(&api.index()).unwrap();
+        let (api, now) = (OpenApi::new(), Catalog::new().now());
+        let index: Value = serde_json::from_slice(&api.index(&now)).unwrap();
         let paths = index["paths"].as_object().unwrap();
         assert!(paths.contains_key("api/v1") && paths.contains_key("apis/storage.k8s.io/v1"));
         for path in paths.keys() {
@@ -129,7 +186,7 @@ mod tests {
                 assert!(document.pointer(pointer).is_some(), "{path}: {target}");
             }
         }
-        assert!(api.document("apis/none/v1").is_none());
+        assert!(api.document(&now, "apis/none/v1").is_none());
     }
 
     #[test]
@@ -162,5 +219,39 @@ mod tests {
             patch["parameters"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
         assert!(["dryRun", "fieldManager", "fieldValidation"].iter().all(|p| parameters.contains(p)));
         assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Pod");
+    }
+
+    #[test]
+    fn the_document_of_all_groups_refers_only_to_itself() {
+        let (api, now) = (OpenApi::new(), Catalog::new().now());
+        let all = api.all_json(&now);
+        let document: Value = serde_json::from_slice(&all.bytes).unwrap();
+        assert_eq!(document["swagger"], "2.0");
+        let mut targets = HashSet::new();
+        references(&document, &mut targets);
+        assert!(targets.len() > 200, "{} types are referred to", targets.len());
+        for target in targets {
+            let pointer = target.trim_start_matches('#');
+            assert!(document.pointer(pointer).is_some(), "{target}");
+        }
+        let spec = &document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"];
+        assert_eq!(spec["containers"]["x-kubernetes-patch-merge-key"], "name");
+        assert_eq!(spec["securityContext"]["$ref"], "#/definitions/io.k8s.api.core.v1.PodSecurityContext");
+        let post = &document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"];
+        assert_eq!(post["x-kubernetes-group-version-kind"]["kind"], "Pod");
+        assert!(post["parameters"].as_array().unwrap().iter().any(|p| p["in"] == "body"));
+        let binary = api.all_protobuf(&now);
+        assert_eq!(binary.hash, all.hash);
+        assert!(binary.bytes.starts_with(b"\x0a\x032.0\x12"), "swagger and info come first");
+        println!("{} bytes of JSON, {} of protobuf", all.bytes.len(), binary.bytes.len());
+    }
+
+    #[test]
+    fn a_document_is_made_once() {
+        let (api, now) = (OpenApi::new(), Catalog::new().now());
+        let first = api.document(&now, "api/v1").unwrap();
+        let second = api.document(&now, "api/v1").unwrap();
+        assert_eq!(first.bytes.as_ptr(), second.bytes.as_ptr());
+        assert_ne!(first.hash, api.document(&now, "apis/storage.k8s.io/v1").unwrap().hash);
     }
 }

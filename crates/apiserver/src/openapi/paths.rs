@@ -13,6 +13,8 @@ const PATCHES: [&str; 4] = [
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
+/// What objects are answered in.
+const ANSWERS: [&str; 3] = [JSON, trine_objects::protobuf::MEDIA_TYPE, "application/yaml"];
 
 /// Group, version and kind of what an operation is about.
 #[derive(Clone, Copy)]
@@ -80,11 +82,13 @@ fn query(names: &[(&str, &str)]) -> Value {
 }
 
 fn operation(action: &str, subject: Subject, parameters: &[(&str, &str)], answer: &Value) -> Value {
+    let content: Map<String, Value> =
+        ANSWERS.map(|t| (t.to_owned(), json!({"schema": answer}))).into_iter().collect();
     json!({
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": subject.marks(),
         "parameters": query(parameters),
-        "responses": {"200": {"description": "OK", "content": {JSON: {"schema": answer}}}},
+        "responses": {"200": {"description": "OK", "content": content}},
     })
 }
 

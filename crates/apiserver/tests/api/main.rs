@@ -11,6 +11,7 @@
 //! - `tokens` tokens, questions about access, certificates
 //! - `watching` watches and their beginnings
 //! - `forms` tables, metadata alone, discovery, both forms of Events
+//! - `protobuf` the binary form; what nobody can have
 //! - `network` TLS, certificates, streams to a kubelet
 //! - `itself` health, metrics, the whole store
 //! - `kubectl` the client that everybody uses
@@ -30,6 +31,7 @@ mod kubectl;
 mod listing;
 mod network;
 mod objects;
+mod protobuf;
 mod restart;
 mod server;
 mod shared;

@@ -158,14 +158,14 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_dropped() {
 }
 
 #[tokio::test]
-async fn yaml_is_read_and_protobuf_is_refused_clearly() {
+async fn yaml_is_read_and_what_is_no_document_is_refused_clearly() {
     let api = Api::start().await;
     let yaml = "metadata:\n  name: a\ndata:\n  k: 'yes'\n";
     let (code, made) =
         read(api.send("POST", CONFIG_MAPS, &[("content-type", "application/yaml")], yaml).await).await;
     assert_eq!((code, &made["data"]["k"]), (201, &"yes".into()));
-    let protobuf = [("content-type", "application/vnd.kubernetes.protobuf")];
-    let (code, status) = read(api.send("POST", CONFIG_MAPS, &protobuf, "k8s\0").await).await;
+    let cbor = [("content-type", "application/cbor")];
+    let (code, status) = read(api.send("POST", CONFIG_MAPS, &cbor, "\u{a0}").await).await;
     assert_eq!((code, &status["reason"]), (415, &"UnsupportedMediaType".into()));
     let large = format!("{{\"data\":\"{}\"}}", "x".repeat(4 << 20));
     let (code, status) = read(api.send("POST", CONFIG_MAPS, &[], large).await).await;

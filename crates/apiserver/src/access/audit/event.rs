@@ -96,7 +96,7 @@ impl Auditor {
             if decided.level >= Level::Request && !wanted.is_read() && !streams {
                 let body = take_body(request).await?;
                 let media = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-                if let Ok((object, _)) = crate::request::document(media.unwrap_or_default(), &body) {
+                if let Ok((object, _)) = crate::http::document::document(media.unwrap_or_default(), &body) {
                     event["requestObject"] = trimmed(object, &decided);
                 }
             }
