@@ -75,25 +75,30 @@ impl Cluster {
     /// `shared`: other servers write to the same store, and one of them leads.
     fn start_control(&mut self, planes: &Planes, node_ip: IpAddr, shared: bool) -> anyhow::Result<()> {
         let me = shared.then(|| format!("{}_{}", self.identity.node, self.identity.instance));
-        let (client, leader) = (self.client.clone(), me.clone());
+        // Who leads is written by the admin: the names are Trine's own, and no role of upstream knows them.
+        let elect = self.client.clone();
+        let (clients, leader) = (self.controller_clients(), me.clone());
         let config = trine_controllers::Config {
             ca_pem: self.api.ca_pem().to_owned(),
             pod_cidr: self.identity.pod_cidr.clone(),
             node_prefix: builtin::NODE_PREFIX,
             signer: Some(trine_controllers::SigningKey { key_pem: self.api.ca_key_pem() }),
         };
+        let admin = elect.clone();
         self.planes.push(planes.run("controllers", move |stop| {
-            let (api, config) = (client.clone(), config.clone());
+            let (api, config) = (clients.clone(), config.clone());
             let work = |stop| trine_controllers::run(api, config, stop);
-            once(client.clone(), "trine-controllers", leader.clone(), stop, work)
+            once(admin.clone(), "trine-controllers", leader.clone(), stop, work)
         }));
-        let (client, leader) = (self.client.clone(), me.clone());
+        let (client, admin, leader) =
+            (self.client_as("system:kube-scheduler", &[]), elect.clone(), me.clone());
         self.planes.push(planes.run("scheduler", move |stop| {
             let api = client.clone();
             let work = |stop| trine_scheduler::run(api, trine_scheduler::Config::default(), stop);
-            once(client.clone(), "trine-scheduler", leader.clone(), stop, work)
+            once(admin.clone(), "trine-scheduler", leader.clone(), stop, work)
         }));
-        let (client, leader) = (self.client.clone(), me);
+        let client = Client::new(self.api.accounts().service("kube-system", "csi-controllers"), "default");
+        let leader = me;
         let config = trine_csi_controllers::Config {
             socket: self.layout.csi_socket(),
             node_name: None,
@@ -103,9 +108,9 @@ impl Cluster {
         self.planes.push(planes.run("csi-controllers", move |stop| {
             let (api, config) = (client.clone(), config.clone());
             let work = |stop| trine_csi_controllers::run(api, config, stop);
-            once(client.clone(), "trine-csi-controllers", leader.clone(), stop, work)
+            once(elect.clone(), "trine-csi-controllers", leader.clone(), stop, work)
         }));
-        let client = self.client.clone();
+        let client = self.client_as("system:kube-proxy", &[]);
         let config = trine_proxy::Config {
             node_name: self.identity.node.clone(),
             instance: self.identity.instance.clone(),
@@ -125,12 +130,25 @@ impl Cluster {
         self.planes.push(planes.run("cri", move |stop| trine_cri::serve(config.clone(), stop)));
         let config = csi_driver_config(&self.layout, &self.identity);
         self.planes.push(planes.run("csi-driver", move |stop| trine_csi_driver::serve(config.clone(), stop)));
-        let client = self.client.clone();
+        let user = format!("system:node:{}", self.identity.node);
+        let client = self.client_as(&user, &["system:nodes"]);
         let config = kubelet_config(&self.layout, &self.identity, &self.api, node_ip)?;
         self.planes.push(
             planes.run("kubelet", move |stop| trine_kubelet::run(config.clone(), client.clone(), stop)),
         );
         Ok(())
+    }
+
+    /// The way to the API server as somebody, within this process.
+    fn client_as(&self, user: &str, groups: &[&str]) -> Client {
+        Client::new(self.api.service(user, groups), "default")
+    }
+
+    /// Each controller writes as its own ServiceAccount.
+    fn controller_clients(&self) -> trine_controllers::Clients {
+        let accounts = self.api.accounts();
+        let account = move |name: &str| Client::new(accounts.service("kube-system", name), "default");
+        trine_controllers::Clients::new(self.client_as("system:kube-controller-manager", &[]), account)
     }
 
     /// Waits until the node is Ready.
