@@ -338,8 +338,9 @@ impl Server {
         query: Query,
         request: Request<Body>,
     ) -> Result<Response, ApiError> {
-        let _ = query.dry_run()?;
         let method = request.method().clone();
+        let verb = if method == Method::POST { WriteVerb::Create } else { WriteVerb::Update };
+        let options = options(&query, &request, verb)?;
         let body = body_value(request).await?;
         let pods = target.resource.plural == "pods";
         let answer = match (target.subresource.as_deref(), method) {
@@ -351,7 +352,7 @@ impl Server {
                 return Ok(json_response(StatusCode::CREATED, &made));
             }
             (Some("finalize"), Method::PUT) if target.resource.plural == "namespaces" => {
-                part::finalize(&self.registry, &target, &body).await?
+                part::finalize(&self.registry, &target, &body, &options).await?
             }
             _ => return Err(ApiError::MethodNotAllowed),
         };

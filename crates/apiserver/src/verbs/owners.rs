@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use trine_objects::apply::{ApplyError, FieldManager, Filter, Set, Versions};
 use trine_objects::schema::SchemaRef;
 use trine_objects::{events, time};
@@ -11,14 +11,18 @@ use crate::catalog::{Resources, Served};
 use crate::registry::{Registry, now_unix};
 use crate::status::ApiError;
 
-/// Through the object itself its status is not written where that has a path of its own.
-static NOT_STATUS: LazyLock<Filter> = LazyLock::new(|| Filter::Without(Set::of_fields(&[&["status"]])));
-static STATUS: LazyLock<Filter> = LazyLock::new(|| Filter::Only(Set::of_fields(&[&["status"]])));
-/// Through a node's status its labels and annotations are written, too.
-static NODE_STATUS: LazyLock<Filter> = LazyLock::new(|| {
-    Filter::Only(Set::of_fields(&[&["status"], &["metadata", "labels"], &["metadata", "annotations"]]))
-});
-static ALL: Filter = Filter::ALL;
+/// What of the metadata is written through a status, too: of a built-in kind all that people write, but for what upstream's
+/// strategies keep; of a custom one nothing.
+pub(super) fn metadata_through_status(resource: &Served) -> &'static [&'static str] {
+    if resource.custom().is_some() {
+        return &[];
+    }
+    match (&*resource.group, &*resource.plural) {
+        ("", "pods") => &["annotations", "finalizers", "labels"],
+        ("apps", "deployments") => &["annotations", "finalizers", "ownerReferences"],
+        _ => &["annotations", "finalizers", "labels", "ownerReferences"],
+    }
+}
 
 /// Who owns what a write changes.
 #[derive(Clone, Copy)]
@@ -41,12 +45,18 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn filter(self) -> &'static Filter {
+    /// What counts of a write here. The status is not written through the object itself where it has a path of its own.
+    fn filter(self) -> Filter {
+        let status: &[&str] = &["status"];
         match self.subresource {
-            "status" if self.resource.plural == "nodes" => &NODE_STATUS,
-            "status" => &STATUS,
-            "" if self.resource.subresource("status").is_some() => &NOT_STATUS,
-            _ => &ALL,
+            "status" => {
+                let metadata: Vec<[&str; 2]> =
+                    metadata_through_status(self.resource).iter().map(|field| ["metadata", *field]).collect();
+                let fields: Vec<&[&str]> = metadata.iter().map(|f| &f[..]).chain([status]).collect();
+                Filter::Only(Set::of_fields(&fields))
+            }
+            "" if self.resource.subresource("status").is_some() => Filter::Without(Set::of_fields(&[status])),
+            _ => Filter::ALL,
         }
     }
 
@@ -59,7 +69,7 @@ impl Place<'_> {
             api_version: &api_version,
             kind: &resource.kind,
             subresource: self.subresource,
-            filter: self.filter(),
+            filter: &self.filter(),
             now: &now,
         })
     }

@@ -5,6 +5,8 @@ use trine_objects::time;
 use trine_store::Expect;
 
 use super::delete::{Options, delete};
+use super::options::WriteOptions;
+use super::owners::Place;
 use super::update::{may_go, parse};
 use crate::registry::{Registry, now_unix, text};
 use crate::request::{Query, Target};
@@ -85,11 +87,17 @@ pub async fn evict(registry: &Registry, target: &Target, eviction: &Value) -> Re
 ///
 /// # Errors
 /// [`ApiError`].
-pub async fn finalize(registry: &Registry, target: &Target, object: &Value) -> Result<Value, ApiError> {
+pub async fn finalize(
+    registry: &Registry,
+    target: &Target,
+    object: &Value,
+    options: &WriteOptions,
+) -> Result<Value, ApiError> {
     let name = target.name.as_deref().unwrap_or_default();
     for attempt in 0.. {
         let current = registry.get(&target.resource, "", name)?;
-        let mut namespace = parse(current.json())?;
+        let old = parse(current.json())?;
+        let mut namespace = old.clone();
         match object["spec"]["finalizers"].as_array() {
             Some(list) if !list.is_empty() => namespace["spec"]["finalizers"] = json!(list),
             _ => {
@@ -97,6 +105,11 @@ pub async fn finalize(registry: &Registry, target: &Target, object: &Value) -> R
                     spec.remove("finalizers");
                 }
             }
+        }
+        let place = Place { registry, resource: &target.resource, subresource: "finalize" };
+        place.record(&old, &mut namespace, &options.manager);
+        if options.dry_run {
+            return Ok(namespace);
         }
         let written = if may_go(&namespace) {
             registry.remove(&target.resource, &namespace, current.revision).await

@@ -7,7 +7,7 @@ use trine_store::Expect;
 
 use super::create::{fit_to_path, has_generation};
 use super::options::WriteOptions;
-use super::owners::{Ownership, Place};
+use super::owners::{Ownership, Place, metadata_through_status};
 use super::{Written, prepare_update};
 use crate::admission::{self, Change};
 use crate::catalog::Served;
@@ -212,7 +212,8 @@ fn preconditions(resource: &Served, name: &str, old: &Value, new: &Value) -> Res
     Ok(())
 }
 
-/// Keeps what this path may not change: the server's own fields; on `status` all but the status; elsewhere the status.
+/// Keeps what this path may not change: the server's own fields; on `status` all but the status and some metadata; elsewhere
+/// the status.
 fn merge_parts(target: &Target, old: &Value, new: &mut Value) {
     let keep = |new: &mut Value, field: &str, old: &Value| match old.get(field) {
         Some(value) => new[field] = value.clone(),
@@ -226,11 +227,8 @@ fn merge_parts(target: &Target, old: &Value, new: &mut Value) {
         let status = new.get("status").cloned();
         let meta = new["metadata"].clone();
         *new = old.clone();
-        // Upstream lets a status update change labels and annotations of some kinds; the kubelet relies on it for Nodes.
-        for field in ["labels", "annotations"] {
-            if target.resource.plural == "nodes" {
-                keep(&mut new["metadata"], field, &meta);
-            }
+        for field in metadata_through_status(&target.resource) {
+            keep(&mut new["metadata"], field, &meta);
         }
         match status {
             Some(status) => new["status"] = status,

@@ -242,3 +242,39 @@ async fn an_event_keeps_its_owners_in_both_of_its_forms() {
     let names: Vec<String> = entries(&done).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["one", "maker"]);
 }
+
+#[tokio::test]
+async fn what_goes_through_a_status_or_another_part_is_owned_there() {
+    let api = Api::start().await;
+    let path = "/api/v1/namespaces/n";
+    api.make("/api/v1/namespaces?fieldManager=maker", json!({"metadata": {"name": "n"}})).await;
+    let change = json!({"metadata": {"annotations": {"seen": "true"}}, "spec": {"finalizers": []},
+        "status": {"conditions": [{"type": "X", "status": "True"}]}});
+    let (code, done) = api.patch(&format!("{path}/status?fieldManager=watcher"), change).await;
+    assert_eq!((code, &done["metadata"]["annotations"]["seen"]), (200, &"true".into()));
+    assert_eq!(done["spec"]["finalizers"], json!(["kubernetes"]));
+    let owned = entries(&done).into_iter().find(|e| e.0 == "watcher").unwrap();
+    let condition = json!({".": {}, "f:status": {}, "f:type": {}});
+    let fields = json!({"f:metadata": {"f:annotations": {".": {}, "f:seen": {}}},
+        "f:status": {"f:conditions": {".": {}, "k:{\"type\":\"X\"}": condition}}});
+    assert_eq!((owned.2.as_str(), &owned.3), ("status", &fields));
+    let (code, done) = api
+        .call(
+            "PUT",
+            &format!("{path}/finalize?fieldManager=keeper"),
+            json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["x.io/y"]}}),
+        )
+        .await;
+    assert_eq!(code, 200, "{done}");
+    let owned = entries(&done).into_iter().find(|e| e.0 == "keeper").unwrap();
+    assert_eq!((owned.2.as_str(), owned.3), ("finalize", json!({"f:spec": {"f:finalizers": {}}})));
+    // Of a Pod the labels go through, its owners do not.
+    api.make(PODS, pod("p")).await;
+    let change = json!({"metadata": {"labels": {"a": "b"},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "1"}]}, "status": {"phase": "Running"}});
+    let (_, done) = api.patch(&format!("{PODS}/p/status"), change).await;
+    assert_eq!(
+        (&done["metadata"]["labels"], &done["metadata"]["ownerReferences"]),
+        (&json!({"a": "b"}), &Value::Null)
+    );
+}

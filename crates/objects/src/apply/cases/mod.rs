@@ -2,6 +2,8 @@
 //!
 //! The tables say what upstream documents (the website's page on server-side apply) and what its tests are named for.
 
+mod random;
+
 use super::*;
 use crate::schema::{SchemaRef, Structural, of, prune};
 use serde::Deserialize;
@@ -229,122 +231,4 @@ fn an_empty_object_needs_no_schema_to_be_walked() {
     let empty = Value::Object(Map::new());
     assert_eq!(diff(SchemaRef::ANY, &empty, &empty), Ok(Diff::default()));
     assert_eq!(fields_of(SchemaRef::ANY, &empty), Set::EMPTY);
-}
-
-/// Values by a generator of its own, so that a failure comes again.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-
-    fn word(&mut self) -> Value {
-        ["a", "b", "c", "d"][self.roll(4)].into()
-    }
-
-    fn spec(&mut self) -> Value {
-        let mut spec = Map::new();
-        if self.roll(2) == 0 {
-            spec.insert("text".into(), self.word());
-        }
-        if self.roll(2) == 0 {
-            spec.insert("labels".into(), json!({self.word().as_str().unwrap(): self.word()}));
-        }
-        if self.roll(2) == 0 {
-            let mut set: Vec<Value> = Vec::new();
-            for _ in 0..=self.roll(3) {
-                let word = self.word();
-                if !set.contains(&word) {
-                    set.push(word);
-                }
-            }
-            spec.insert("set".into(), set.into());
-        }
-        if self.roll(2) == 0 {
-            let mut items = BTreeMap::new();
-            for _ in 0..=self.roll(3) {
-                let name = self.word();
-                let item = match self.roll(3) {
-                    0 => json!({"name": name}),
-                    1 => json!({"name": name, "value": self.word()}),
-                    _ => json!({"name": name, "tags": [self.word()]}),
-                };
-                items.insert(name.to_string(), item);
-            }
-            spec.insert("items".into(), items.into_values().collect());
-        }
-        if self.roll(3) == 0 {
-            spec.insert("plain".into(), json!([self.word()]));
-        }
-        // What is empty is no value of its own: applied where nothing is left, it comes and goes, as upstream.
-        if spec.is_empty() {
-            spec.insert("text".into(), self.word());
-        }
-        json!({"spec": spec})
-    }
-}
-
-/// Whether all that is in `part` is in `whole`; of lists, each item somewhere.
-fn holds(whole: &Value, part: &Value) -> bool {
-    match (whole, part) {
-        (Value::Object(w), Value::Object(p)) => p.iter().all(|(k, v)| w.get(k).is_some_and(|w| holds(w, v))),
-        (Value::Array(w), Value::Array(p)) => p.iter().all(|v| w.iter().any(|w| holds(w, v))),
-        (whole, part) => whole == part,
-    }
-}
-
-#[test]
-fn whatever_is_written_what_is_applied_is_there_and_owned() {
-    let table: Table = serde_saphyr::from_str(include_str!("lists.yaml")).unwrap();
-    let mut schema = table.schema.clone();
-    schema["properties"]["spec"]["properties"]["labels"] =
-        json!({"type": "object", "additionalProperties": {"type": "string"}});
-    let structural = Structural::root(&schema);
-    let kind = Kind {
-        api_version: "example.com/v1".to_owned(),
-        kind: "Sample".to_owned(),
-        schema: (&structural).into(),
-    };
-    let write = |who: &str, how: usize, with: Value| Write {
-        apply: (how == 0).then(|| who.to_owned()),
-        update: (how == 1).then(|| who.to_owned()),
-        patch: (how == 2).then(|| who.to_owned()),
-        force: true,
-        through: String::new(),
-        version: None,
-        with,
-        gives: None,
-        owns: None,
-        fails: None,
-        noop: false,
-    };
-    let mut dice = Dice(1);
-    for story_number in 0..400 {
-        let mut story = Story { kind: &kind, live: Value::Null, clock: 0 };
-        for step in 0..8 {
-            let (who, how) =
-                (["x", "y", "z"][dice.roll(3)], if step == 0 { dice.roll(2) } else { dice.roll(4) % 3 });
-            let with = dice.spec();
-            story.run(&write(who, how, with.clone())).unwrap();
-            let at = format!("story {story_number}, step {step}, {who} {how} {with}: {}", story.live);
-            let managers = Managers::decode(&story.live["metadata"]["managedFields"]).unwrap();
-            assert_eq!(managers.encode(), story.live["metadata"]["managedFields"], "{at}");
-            let has = fields_of(kind.schema, &story.live);
-            for (id, owned) in managers.iter().filter(|(id, _)| id.operation == Operation::Apply) {
-                let gone = owned.fields.clone().difference(&with_named(kind.schema, has.clone()));
-                assert!(gone.is_empty(), "{id} owns what is not there: {gone:?}\n{at}");
-            }
-            if how == 0 {
-                assert!(holds(&story.live, &with), "{at}");
-                let id = ManagerId::new(who, Operation::Apply, "", "");
-                let wanted = fields_of(kind.schema, &with);
-                assert_eq!(managers.get(&id).map_or(Set::EMPTY, |o| o.fields.clone()), wanted, "{at}");
-                let before = story.live.clone();
-                story.run(&write(who, how, with)).unwrap();
-                assert_eq!(story.live, before, "{at}");
-            }
-        }
-    }
 }
