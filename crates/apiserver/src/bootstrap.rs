@@ -1,16 +1,22 @@
-//! What every cluster has from its first moment: the system's namespaces, and the `kubernetes` Service with an endpoint that
+//! What every cluster has from its first moment: the system's namespaces, priorities and shares of the server, and the `kubernetes` Service with an endpoint that
 //! Pods can reach.
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use trine_store::Expect;
 
+use crate::flow_defaults;
 use crate::registry::Registry;
 use crate::status::ApiError;
 use crate::verbs::create;
 use crate::verbs::options::WriteOptions;
 use crate::verbs::update::parse;
 
+/// Names, values and meanings of the classes of Pods that the cluster needs.
+const SYSTEM_PRIORITIES: [(&str, i64, &str); 2] = [
+    ("system-cluster-critical", 2_000_000_000, "Pods that the cluster needs, on whichever node"),
+    ("system-node-critical", 2_000_001_000, "Pods that their own node needs"),
+];
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Makes what is missing, and sets the endpoint to `advertised`.
@@ -29,6 +35,17 @@ pub async fn bootstrap(registry: &Registry, advertised: SocketAddr) -> Result<()
             "data": {"client-ca-file": issuing.ca_pem}});
         make(registry, "", "configmaps", "kube-system", map).await?;
     }
+    let classes = SYSTEM_PRIORITIES.map(|(name, value, what)| {
+        let class = json!({"metadata": {"name": name}, "value": value, "description": what});
+        ("scheduling.k8s.io", "priorityclasses", class)
+    });
+    let flow = "flowcontrol.apiserver.k8s.io";
+    let levels = flow_defaults::levels().into_iter().map(|l| (flow, "prioritylevelconfigurations", l));
+    let schemas = flow_defaults::schemas().into_iter().map(|s| (flow, "flowschemas", s));
+    // Together, so that the disk is waited for once.
+    let all = classes.into_iter().chain(levels).chain(schemas);
+    let made = all.map(|(group, plural, object)| make(registry, group, plural, "", object));
+    futures::future::try_join_all(made).await?;
     let address = registry.allocators().first().to_string();
     let service = json!({"metadata": {"name": "kubernetes",
             "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -54,6 +71,9 @@ async fn make(
     object: Value,
 ) -> Result<(), ApiError> {
     let resource = registry.resource(group, "v1", plural)?;
+    if registry.get(&resource, namespace, object["metadata"]["name"].as_str().unwrap_or_default()).is_ok() {
+        return Ok(());
+    }
     match create::create(registry, &resource, namespace, object, &WriteOptions::of_server()).await {
         Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error),

@@ -5,12 +5,13 @@ use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
-use trine_objects::events;
 use trine_objects::resources::{self, Resource};
 use trine_objects::schema::{self, SchemaRef};
+use trine_objects::versions;
 
 use crate::custom::{Definition, Version};
 use crate::kinds::{ColumnOf, Hooks, hooks};
+use crate::verbs::scale::Paths;
 
 /// A resource as it is served: its names and verbs ([`Resource`], to which it derefs), and what is particular to its kind.
 pub struct Served {
@@ -96,7 +97,7 @@ impl Served {
     /// A stored object as this resource shows it.
     pub fn from_stored(&self, object: &mut Value) {
         match &self.particulars {
-            Particulars::BuiltIn(_) if self.is_converted() => events::from_core(object),
+            Particulars::BuiltIn(_) if self.is_converted() => versions::from_stored(&self.resource, object),
             Particulars::BuiltIn(_) => {}
             Particulars::Custom(version) => {
                 object["apiVersion"] = version.api_version.as_str().into();
@@ -108,7 +109,7 @@ impl Served {
     /// An object of this resource as it is stored.
     pub fn to_stored(&self, object: &mut Value) {
         match (&self.particulars, &self.stored_as) {
-            (Particulars::BuiltIn(_), Some(_)) => events::to_core(object),
+            (Particulars::BuiltIn(_), Some(_)) => versions::to_stored(&self.resource, object),
             (Particulars::Custom(_), Some(stored)) => object["apiVersion"] = stored.api_version().into(),
             (_, None) => {}
         }
@@ -118,6 +119,17 @@ impl Served {
     #[must_use]
     pub fn stored(self: &Arc<Self>) -> Arc<Self> {
         self.stored_as.as_ref().unwrap_or(self).clone()
+    }
+
+    /// Where its objects keep their numbers of replicas.
+    #[must_use]
+    pub fn scale_paths(&self) -> Paths {
+        match &self.particulars {
+            Particulars::BuiltIn(_) => Paths::built_in(),
+            Particulars::Custom(version) => version.scale.as_ref().map_or_else(Paths::built_in, |scale| {
+                Paths::of(&scale.spec_replicas, &scale.status_replicas, scale.selector.as_deref())
+            }),
+        }
     }
 
     /// True if its objects are stored as those of another resource, and have to be converted.
@@ -193,6 +205,18 @@ impl Resources {
         groups
     }
 
+    /// The versions of a group, the preferred one first.
+    #[must_use]
+    pub fn versions(&self, group: &str) -> Vec<&str> {
+        let mut versions: Vec<&str> = Vec::new();
+        for resource in self.of_group(group) {
+            if !versions.contains(&&*resource.version) {
+                versions.push(&resource.version);
+            }
+        }
+        versions
+    }
+
     /// The resources of a group.
     pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<Served>> {
         self.0.iter().filter(move |r| r.group == group)
@@ -250,13 +274,12 @@ fn versions(definition: &Definition) -> Vec<Arc<Served>> {
 fn built_in() -> Vec<Arc<Served>> {
     let mut served: Vec<Arc<Served>> = Vec::new();
     for resource in resources::resources() {
-        let stored_as = (resource.group != resource.storage_group())
-            .then(|| {
-                let stored =
-                    |s: &&Arc<Served>| s.group == resource.storage_group() && s.plural == resource.plural;
-                served.iter().find(stored).cloned()
-            })
-            .flatten();
+        let stored = |s: &&Arc<Served>| {
+            s.group == resource.storage_group()
+                && s.version == resource.storage_version()
+                && s.plural == resource.plural
+        };
+        let stored_as = resource.is_stored_otherwise().then(|| served.iter().find(stored).cloned()).flatten();
         served.push(Arc::new(Served::built_in(resource, stored_as)));
     }
     served

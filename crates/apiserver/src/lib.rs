@@ -21,6 +21,7 @@ pub mod bootstrap;
 pub mod catalog;
 mod claims;
 pub mod custom;
+mod flow_defaults;
 pub mod http;
 pub mod kinds;
 pub mod metrics;

@@ -58,13 +58,15 @@ pub fn target(path: &str, resources: &Resources) -> Option<Target> {
             match rest {
                 [] => made(resource, namespace, None, None),
                 [name] => made(resource, namespace, Some(name), None),
-                [name, sub] => made(resource, namespace, Some(name), Some(sub)),
+                [name, sub] | [name, sub @ "proxy", ..] => made(resource, namespace, Some(name), Some(sub)),
                 _ => None,
             }
         }
         [plural] => made(find(plural)?, "", None, None),
         [plural, name] => made(find(plural).filter(|r| !r.namespaced)?, "", Some(name), None),
-        [plural, name, sub] => made(find(plural).filter(|r| !r.namespaced)?, "", Some(name), Some(sub)),
+        [plural, name, sub] | [plural, name, sub @ "proxy", ..] => {
+            made(find(plural).filter(|r| !r.namespaced)?, "", Some(name), Some(sub))
+        }
         _ => None,
     }
 }
@@ -285,6 +287,8 @@ mod tests {
             ("/api/v1/namespaces/d/finalize", ("namespaces", "", Some("d"), Some("finalize"))),
             ("/apis/storage.k8s.io/v1/storageclasses/x", ("storageclasses", "", Some("x"), None)),
             ("/api/v1/nodes/n/status", ("nodes", "", Some("n"), Some("status"))),
+            ("/api/v1/nodes/n:10250/proxy/pods/x", ("nodes", "", Some("n:10250"), Some("proxy"))),
+            ("/api/v1/namespaces/d/pods/a/proxy/", ("pods", "d", Some("a"), Some("proxy"))),
         ];
         for (path, (plural, namespace, name, sub)) in rows {
             let t = target(path, &resources).unwrap_or_else(|| panic!("{path}"));

@@ -91,6 +91,16 @@ pub enum ApiError {
     /// The verb is not served here.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
+    /// Not now.
+    #[error("{why}")]
+    TooManyRequests {
+        /// Why.
+        why: String,
+        /// When to ask again; 0 says nothing.
+        retry_seconds: u32,
+        /// Reasons and messages.
+        causes: Vec<(String, String)>,
+    },
     /// The body is larger than this many bytes.
     #[error("Request entity too large: limit is {0}")]
     TooLarge(usize),
@@ -185,6 +195,7 @@ impl ApiError {
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
             Self::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             Self::Expired { .. } => (StatusCode::GONE, "Expired"),
+            Self::TooManyRequests { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
             Self::TooLargeRevision { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
@@ -232,6 +243,16 @@ impl ApiError {
                     {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]});
             }
             Self::Expired { next: Some(next), .. } => status["metadata"]["continue"] = next.as_str().into(),
+            Self::TooManyRequests { retry_seconds, causes, .. } => {
+                let causes: Vec<Value> = causes
+                    .iter()
+                    .map(|(reason, message)| json!({"reason": reason, "message": message}))
+                    .collect();
+                status["details"] = json!({"causes": causes});
+                if *retry_seconds > 0 {
+                    status["details"]["retryAfterSeconds"] = (*retry_seconds).into();
+                }
+            }
             Self::TooLargeRevision { .. } => {
                 status["details"] = json!({"retryAfterSeconds": 1, "causes": [
                     {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]});
@@ -261,7 +282,12 @@ impl IntoResponse for ApiError {
         if code.is_server_error() {
             tracing::warn!(error = %self, "request failed");
         }
-        json_response(code, &self.status())
+        let status = self.status();
+        let mut response = json_response(code, &status);
+        if let Some(seconds) = status["details"]["retryAfterSeconds"].as_u64() {
+            response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }
 

@@ -11,21 +11,25 @@
 //! - [`selector`] label and field selectors
 //! - [`patch`] the ways to change an object by a patch
 //! - [`apply`] server-side apply: who owns which field
-//! - [`quantity`] amounts with suffixes
-//! - [`events`] the two forms of Events
+//! - [`quantity`] amounts with suffixes; [`pod_resources`] those of a Pod; [`quota`] what counts in a ResourceQuota
+//! - [`versions`] kinds in two forms, of which one is stored: [`events`], [`autoscalers`]
 //! - [`conditions`] the list `status.conditions`
 //! - [`time`] times in RFC 3339 and ages for people
 
 pub mod apply;
+pub mod autoscalers;
 pub mod conditions;
 pub mod events;
 pub mod json;
 pub mod jsonpath;
 pub mod names;
 pub mod patch;
+pub mod pod_resources;
 pub mod protobuf;
 pub mod quantity;
+pub mod quota;
 pub mod resources;
 pub mod schema;
 pub mod selector;
 pub mod time;
+pub mod versions;

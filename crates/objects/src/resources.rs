@@ -1,8 +1,7 @@
 //! Which resources are served, under which names, with which verbs.
 //!
-//! A resource is listed here only when what Trine does with it is the whole truth: kinds that act only through a
-//! controller or an admission step that is not built yet (workloads, quotas, limit ranges, network policies) are absent, so
-//! that a client is told instead of misled.
+//! All stable kinds of the release are listed: their objects are kept, checked and watched as upstream's. What some of them
+//! ask for is done by controllers and planes of their own.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,6 +12,8 @@ pub const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list"
 const NO_BULK: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 /// The verbs of a subresource that shows and changes a part of its object.
 pub const PART: &[&str] = &["get", "patch", "update"];
+/// The verbs of a subresource that passes requests on, each method under its verb.
+const CONNECT: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 /// A name: fixed for the kinds that are built in, a custom resource's own for those.
 pub type Text = Cow<'static, str>;
@@ -70,6 +71,16 @@ impl Resource {
     /// The group under which its objects are stored: Events are one set of objects under two groups.
     pub fn storage_group(&self) -> &str {
         if self.group == "events.k8s.io" { "" } else { &self.group }
+    }
+
+    /// The version in which its objects are stored: autoscalers are one set of objects in two versions.
+    pub fn storage_version(&self) -> &str {
+        if self.group == "autoscaling" { "v2" } else { &self.version }
+    }
+
+    /// Whether its objects are stored as those of another resource.
+    pub fn is_stored_otherwise(&self) -> bool {
+        (self.group.as_ref(), self.version.as_ref()) != (self.storage_group(), self.storage_version())
     }
 
     /// Whether the verb is served.
@@ -136,6 +147,12 @@ fn question(
     of(group, kind, plural, singular).cluster_wide().verbs(&["create"])
 }
 
+fn autoscaler() -> Resource {
+    of("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler")
+        .short("hpa")
+        .in_all()
+}
+
 /// What sets a row of the table apart from the ordinary.
 impl Resource {
     fn short(mut self, name: &'static str) -> Self {
@@ -166,6 +183,15 @@ impl Resource {
         self
     }
 
+    fn version(self, version: &'static str) -> Self {
+        Self { version: version.into(), ..self }
+    }
+
+    /// Its number of replicas can be read and set without knowing the kind.
+    fn with_scale(self) -> Self {
+        self.with(part("autoscaling", "v1", "Scale", "scale"))
+    }
+
     fn with_status(self) -> Self {
         let (group, version, kind) = (self.group.clone(), self.version.clone(), self.kind.clone());
         self.with(Subresource { name: "status".into(), group, version, kind, verbs: PART })
@@ -175,16 +201,25 @@ impl Resource {
 static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
     vec![
         core("Binding", "bindings", "binding").verbs(&["create"]),
+        core("ComponentStatus", "componentstatuses", "componentstatus")
+            .short("cs")
+            .cluster_wide()
+            .verbs(&["get", "list"]),
         core("ConfigMap", "configmaps", "configmap").short("cm"),
         core("Endpoints", "endpoints", "endpoints").short("ep"),
         core("Event", "events", "event").short("ev"),
+        core("LimitRange", "limitranges", "limitrange").short("limits"),
         core("Namespace", "namespaces", "namespace")
             .short("ns")
             .cluster_wide()
             .verbs(NO_BULK)
             .with(sub("finalize", "", "v1", "Namespace", &["update"]))
             .with_status(),
-        core("Node", "nodes", "node").short("no").cluster_wide().with_status(),
+        core("Node", "nodes", "node")
+            .short("no")
+            .cluster_wide()
+            .with(sub("proxy", "", "v1", "NodeProxyOptions", CONNECT))
+            .with_status(),
         core("PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim")
             .short("pvc")
             .with_status(),
@@ -201,8 +236,16 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
             .with(sub("eviction", "policy", "v1", "Eviction", &["create"]))
             .with(sub("exec", "", "v1", "PodExecOptions", &["create", "get"]))
             .with(sub("log", "", "v1", "Pod", &["get"]))
+            .with(sub("proxy", "", "v1", "PodProxyOptions", CONNECT))
+            .with(part("", "v1", "Pod", "resize"))
             .with_status(),
         core("PodTemplate", "podtemplates", "podtemplate"),
+        core("ReplicationController", "replicationcontrollers", "replicationcontroller")
+            .short("rc")
+            .in_all()
+            .with_scale()
+            .with_status(),
+        core("ResourceQuota", "resourcequotas", "resourcequota").short("quota").with_status(),
         core("Secret", "secrets", "secret"),
         core("ServiceAccount", "serviceaccounts", "serviceaccount").short("sa").with(sub(
             "token",
@@ -211,7 +254,11 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
             "TokenRequest",
             &["create"],
         )),
-        core("Service", "services", "service").short("svc").in_all().with_status(),
+        core("Service", "services", "service")
+            .short("svc")
+            .in_all()
+            .with(sub("proxy", "", "v1", "ServiceProxyOptions", CONNECT))
+            .with_status(),
         of(
             "apiextensions.k8s.io",
             "CustomResourceDefinition",
@@ -223,6 +270,19 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         .category("api-extensions")
         .cluster_wide()
         .with_status(),
+        of("apps", "ControllerRevision", "controllerrevisions", "controllerrevision"),
+        of("apps", "DaemonSet", "daemonsets", "daemonset").short("ds").in_all().with_status(),
+        of("apps", "Deployment", "deployments", "deployment")
+            .short("deploy")
+            .in_all()
+            .with_scale()
+            .with_status(),
+        of("apps", "ReplicaSet", "replicasets", "replicaset").short("rs").in_all().with_scale().with_status(),
+        of("apps", "StatefulSet", "statefulsets", "statefulset")
+            .short("sts")
+            .in_all()
+            .with_scale()
+            .with_status(),
         question("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview"),
         question("authentication.k8s.io", "TokenReview", "tokenreviews", "tokenreview"),
         of(
@@ -250,6 +310,10 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
             "subjectaccessreviews",
             "subjectaccessreview",
         ),
+        autoscaler().version("v2").with_status(),
+        autoscaler().with_status(),
+        of("batch", "CronJob", "cronjobs", "cronjob").short("cj").in_all().with_status(),
+        of("batch", "Job", "jobs", "job").in_all().with_status(),
         of(
             "certificates.k8s.io",
             "CertificateSigningRequest",
@@ -263,14 +327,38 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         of("coordination.k8s.io", "Lease", "leases", "lease"),
         of("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice"),
         of("events.k8s.io", "Event", "events", "event").short("ev"),
+        of("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowschemas", "flowschema")
+            .cluster_wide()
+            .with_status(),
+        of(
+            "flowcontrol.apiserver.k8s.io",
+            "PriorityLevelConfiguration",
+            "prioritylevelconfigurations",
+            "prioritylevelconfiguration",
+        )
+        .cluster_wide()
+        .with_status(),
         of("networking.k8s.io", "IngressClass", "ingressclasses", "ingressclass").cluster_wide(),
         of("networking.k8s.io", "Ingress", "ingresses", "ingress").short("ing").with_status(),
+        of("networking.k8s.io", "IPAddress", "ipaddresses", "ipaddress").short("ip").cluster_wide(),
+        of("networking.k8s.io", "NetworkPolicy", "networkpolicies", "networkpolicy").short("netpol"),
+        of("networking.k8s.io", "ServiceCIDR", "servicecidrs", "servicecidr").cluster_wide().with_status(),
         of("node.k8s.io", "RuntimeClass", "runtimeclasses", "runtimeclass").cluster_wide(),
+        of("policy", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget")
+            .short("pdb")
+            .with_status(),
         of("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
             .cluster_wide(),
         of("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", "clusterrole").cluster_wide(),
         of("rbac.authorization.k8s.io", "RoleBinding", "rolebindings", "rolebinding"),
         of("rbac.authorization.k8s.io", "Role", "roles", "role"),
+        of("resource.k8s.io", "DeviceClass", "deviceclasses", "deviceclass").cluster_wide(),
+        of("resource.k8s.io", "DeviceTaintRule", "devicetaintrules", "devicetaintrule")
+            .cluster_wide()
+            .with_status(),
+        of("resource.k8s.io", "ResourceClaim", "resourceclaims", "resourceclaim").with_status(),
+        of("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates", "resourceclaimtemplate"),
+        of("resource.k8s.io", "ResourceSlice", "resourceslices", "resourceslice").cluster_wide(),
         of("scheduling.k8s.io", "PriorityClass", "priorityclasses", "priorityclass")
             .short("pc")
             .cluster_wide(),
@@ -284,10 +372,18 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         of("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass")
             .short("vac")
             .cluster_wide(),
+        of(
+            "storagemigration.k8s.io",
+            "StorageVersionMigration",
+            "storageversionmigrations",
+            "storageversionmigration",
+        )
+        .cluster_wide()
+        .with_status(),
     ]
 });
 
-/// Every served resource, ordered by group and plural.
+/// Every served resource, ordered by group and plural; of several versions the preferred one first.
 pub fn resources() -> &'static [Resource] {
     &RESOURCES
 }
@@ -314,8 +410,10 @@ mod tests {
     #[test]
     fn the_table_is_ordered_and_names_are_unique() {
         for pair in RESOURCES.windows(2) {
+            let name = |r: &Resource| (r.group.clone(), r.plural.clone());
+            let versions = name(&pair[0]) == name(&pair[1]) && pair[0].version > pair[1].version;
             assert!(
-                (&pair[0].group, &pair[0].plural) < (&pair[1].group, &pair[1].plural),
+                name(&pair[0]) < name(&pair[1]) || versions,
                 "{} comes before {}",
                 pair[0].qualified(),
                 pair[1].qualified()
@@ -327,7 +425,11 @@ mod tests {
     fn a_resource_is_found_by_url_and_by_kind() {
         assert_eq!(find("", "v1", "pods").map(|r| &*r.kind), Some("Pod"));
         assert_eq!(by_kind("storage.k8s.io", "v1", "CSINode").map(|r| &*r.plural), Some("csinodes"));
-        assert_eq!(find("apps", "v1", "deployments"), None);
+        assert_eq!(find("apps", "v1beta1", "deployments"), None);
+        assert_eq!(
+            find("autoscaling", "v1", "horizontalpodautoscalers").map(Resource::storage_version),
+            Some("v2")
+        );
     }
 
     #[test]

@@ -4,8 +4,14 @@
 //! - [`validate`] after it, when the object is as it will be written: what is refused
 //! - first of all who writes: [`crate::access::admission`]
 //! - `namespace` namespaces that the cluster needs stay
+//! - `limits` LimitRanges: what containers ask for unless they say it, and bounds
+//! - `pod_security` how much a Pod may ask of its node
+//! - `quota` how much a namespace may hold; the last of all, because it counts
 
+mod limits;
 mod namespace;
+mod pod_security;
+mod quota;
 
 use serde_json::Value;
 
@@ -53,22 +59,24 @@ pub async fn mutate(
     new: &mut Value,
     _warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
-    access::mutate(registry, change, new).await
+    access::mutate(registry, change, new).await?;
+    limits::mutate(registry, change, new);
+    Ok(())
 }
 
 /// Refuses what does not fit. `new` is the object as it will be written; `None` when it is deleted.
 ///
 /// # Errors
 /// [`ApiError::Denied`] by the first step that refuses.
-#[expect(clippy::unused_async, reason = "steps that ask others wait for them")]
 pub async fn validate(
     registry: &Registry,
     change: &Change<'_>,
     new: Option<&Value>,
-    _warnings: &mut Vec<String>,
+    warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
-    if new.is_none() {
-        access::delete(registry, change)?;
-    }
-    namespace::validate(change, new)
+    namespace::validate(change, new)?;
+    let Some(new) = new else { return access::delete(registry, change) };
+    limits::validate(registry, change, new)?;
+    pod_security::validate(registry, change, new, warnings)?;
+    quota::validate(registry, change, new).await
 }

@@ -32,9 +32,13 @@ pub fn aggregated(resources: &Resources, core: bool, media_type: &str) -> Value 
     let items: Vec<Value> = groups
         .into_iter()
         .map(|group| {
-            let list: Vec<Value> = resources.of_group(group).map(|r| entry(r)).collect();
+            let versions = resources.versions(group).into_iter().map(|version| {
+                let of_version = resources.of_group(group).filter(|r| r.version == version);
+                let list: Vec<Value> = of_version.map(|r| entry(r)).collect();
+                json!({"version": version, "resources": list, "freshness": "Current"})
+            });
             let meta = if group.is_empty() { json!({}) } else { json!({"name": group}) };
-            json!({"metadata": meta, "versions": [{"version": "v1", "resources": list, "freshness": "Current"}]})
+            json!({"metadata": meta, "versions": versions.collect::<Vec<_>>()})
         })
         .collect();
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -74,22 +78,23 @@ pub fn core_versions(address: &str) -> Value {
 /// `/apis`.
 #[must_use]
 pub fn group_list(resources: &Resources) -> Value {
-    let list: Vec<Value> = resources.groups().into_iter().map(group).collect();
+    let list: Vec<Value> = resources.groups().into_iter().map(|name| group(resources, name)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list})
 }
 
 /// `/apis/GROUP`.
 #[must_use]
 pub fn group_document(resources: &Resources, name: &str) -> Option<Value> {
-    let mut document = resources.groups().contains(&name).then(|| group(name))?;
+    let mut document = resources.groups().contains(&name).then(|| group(resources, name))?;
     document["kind"] = "APIGroup".into();
     document["apiVersion"] = "v1".into();
     Some(document)
 }
 
-fn group(name: &str) -> Value {
-    let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
-    json!({"name": name, "versions": [version], "preferredVersion": version})
+fn group(resources: &Resources, name: &str) -> Value {
+    let one = |version: &str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    let versions: Vec<Value> = resources.versions(name).into_iter().map(one).collect();
+    json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 
 /// `/api/v1` and `/apis/GROUP/VERSION`.

@@ -7,6 +7,8 @@
 //! - [`discovery`] what is served, [`described`] and how it looks
 //! - [`health`] which part of the server is well
 //! - [`snapshot`] the whole store, for a backup
+//! - `proxy` passed on to Pods, Services and nodes
+//! - `scale` replicas of any kind
 //! - [`stream`] logs and commands, passed on to the kubelet
 
 pub mod accept;
@@ -15,8 +17,10 @@ pub mod discovery;
 pub mod document;
 pub mod form;
 mod health;
+mod proxy;
 pub mod reply;
 pub mod route;
+mod scale;
 pub mod serve;
 mod snapshot;
 pub mod stream;

@@ -25,7 +25,7 @@ use crate::status::{ApiError, json_response};
 use crate::user::{self, User};
 use crate::verbs::options::{WriteOptions, WriteVerb};
 use crate::verbs::update::PatchKind;
-use crate::verbs::{Written, apply, create, delete, list, part, update, watch};
+use crate::verbs::{Written, apply, create, delete, evict, list, part, update, watch};
 
 /// Largest body of a request, bytes. Upstream: 3 MiB.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -66,8 +66,9 @@ impl Server {
         let answered = match target(&path, &resources) {
             Some(target) => {
                 pending = Some(self.metrics.request(&target, &method, &Query::parse(&query)));
-                // A stream of a kubelet is in no form of ours.
-                let taken = if connects(&target) { Ok(()) } else { Wish::of(&request).check() };
+                // What a kubelet or a Pod answers is in no form of ours.
+                let passed_on = connects(&target) || target.subresource.as_deref() == Some("proxy");
+                let taken = if passed_on { Ok(()) } else { Wish::of(&request).check() };
                 match taken {
                     Ok(()) => Arc::clone(&self).objects(target, request).await,
                     Err(error) => Err(error),
@@ -176,8 +177,16 @@ impl Server {
             (true, Some(_)) if connects(&target) => {
                 self.kubelets.pass_on(&self.registry, &target, request).await
             }
-            (true, Some(part @ ("status" | "approval"))) if target.resource.subresource(part).is_some() => {
+            (true, Some(part @ ("status" | "approval" | "ephemeralcontainers" | "resize")))
+                if target.resource.subresource(part).is_some() =>
+            {
                 self.one(target, query, request).await
+            }
+            (true, Some("proxy")) if target.resource.subresource("proxy").is_some() => {
+                self.proxy(target, request).await
+            }
+            (true, Some("scale")) if target.resource.subresource("scale").is_some() => {
+                self.scale(target, query, request).await
             }
             (true, Some("binding" | "eviction" | "finalize" | "token")) => {
                 self.part(target, query, request).await
@@ -345,7 +354,10 @@ impl Server {
         let pods = target.resource.plural == "pods";
         let answer = match (target.subresource.as_deref(), method) {
             (Some("binding"), Method::POST) if pods => part::bind(&self.registry, &target, &body).await?,
-            (Some("eviction"), Method::POST) if pods => part::evict(&self.registry, &target, &body).await?,
+            (Some("eviction"), Method::POST) if pods => {
+                evict::evict(&self.registry, &target, &body, &query).await?;
+                part::done(201)
+            }
             (Some("token"), Method::POST) if target.resource.plural == "serviceaccounts" => {
                 let account = (target.namespace.as_str(), target.name.as_deref().unwrap_or_default());
                 let made = self.gate.request_token(account, body, now_unix())?;
@@ -384,7 +396,11 @@ fn served(target: &Target, method: &Method, query: &Query) -> Result<(), ApiErro
     if target.resource.serves(verb) { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
 }
 
-fn options(query: &Query, request: &Request<Body>, verb: WriteVerb) -> Result<WriteOptions, ApiError> {
+pub(super) fn options(
+    query: &Query,
+    request: &Request<Body>,
+    verb: WriteVerb,
+) -> Result<WriteOptions, ApiError> {
     WriteOptions::parse(query, header_text(request.headers(), &header::USER_AGENT), verb)
 }
 
@@ -402,11 +418,11 @@ fn to_stored(target: &Target, object: &mut Value) {
     }
 }
 
-fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
+pub(super) fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
     headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
 }
 
-async fn read(request: Request<Body>) -> Result<Bytes, ApiError> {
+pub(super) async fn read(request: Request<Body>) -> Result<Bytes, ApiError> {
     let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
     body.map(|b| b.to_bytes()).map_err(|e| match e.downcast_ref::<LengthLimitError>() {
         Some(_) => ApiError::TooLarge(MAX_BODY),
@@ -429,7 +445,7 @@ fn json_bytes(bytes: impl Into<Body>) -> Response {
     response
 }
 
-fn written(code: StatusCode, form: &Form, done: Written) -> Response {
+pub(super) fn written(code: StatusCode, form: &Form, done: Written) -> Response {
     let mut response = json_response(code, &form.value(done.object));
     for warning in done.warnings {
         let text: String =

@@ -119,7 +119,7 @@ impl Kubelets {
         Ok(Response::from_parts(parts, Body::new(body)))
     }
 
-    async fn connect(&self, host: &str, port: u16) -> std::io::Result<TlsStream<TcpStream>> {
+    pub(super) async fn connect(&self, host: &str, port: u16) -> std::io::Result<TlsStream<TcpStream>> {
         let connect = async {
             let stream = TcpStream::connect((host, port)).await?;
             stream.set_nodelay(true)?;
@@ -131,7 +131,10 @@ impl Kubelets {
 }
 
 /// Joins both upgraded connections in a task, and answers the client as the kubelet answered.
-fn join(on_client: hyper::upgrade::OnUpgrade, answer: http::Response<hyper::body::Incoming>) -> Response {
+pub(super) fn join(
+    on_client: hyper::upgrade::OnUpgrade,
+    answer: http::Response<hyper::body::Incoming>,
+) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     copy_headers(answer.headers(), response.headers_mut());

@@ -106,6 +106,12 @@ impl Cause {
         Self::new(CauseKind::TooLong, field, format!("Too long: may not be more than {max} bytes"))
     }
 
+    /// A list is too long.
+    pub fn too_many(field: impl Into<String>, has: usize, max: usize) -> Self {
+        let message = format!("Too many: {has}: must have at most {max} items");
+        Self::new(CauseKind::TooMany, field, message)
+    }
+
     /// What is referred to is not there.
     pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(CauseKind::NotFound, field, format!("Not found: {}", shown(&value.into())))

@@ -3,8 +3,10 @@
 use super::generic::Generic;
 use super::{Cause, Column, Cx, Invalid, columns};
 use super::{
-    certificates, config, endpoints, event, metadata, namespace, node, pod, roles, service, small, storage,
+    addresses, autoscaler, batch, certificates, config, devices, disruption, endpoints, event, flow, limits,
+    metadata,
 };
+use super::{migration, namespace, network_policy, node, pod, roles, service, small, storage, workload};
 use crate::catalog::Served;
 use serde_json::Value;
 use trine_objects::names;
@@ -43,6 +45,22 @@ pub trait Hooks: Sync {
         Vec::new()
     }
 
+    /// Whether what an object owns is left behind when it is deleted and the client does not say what becomes of it.
+    fn orphans_by_default(&self) -> bool {
+        false
+    }
+
+    /// What a write through a part of the object (not its status) makes of it: the stored object, changed where that part may.
+    /// `None` if the part changes the object as a whole.
+    fn only_part(&self, _part: &str, _new: &Value, _old: &Value) -> Option<Value> {
+        None
+    }
+
+    /// What is wrong with a change through a part of the object.
+    fn validate_part(&self, _part: &str, obj: &Value, old: &Value) -> Vec<Cause> {
+        self.validate(obj, Some(old))
+    }
+
     /// The columns of its table.
     fn columns(&self) -> &'static [Column] {
         const { &[Column::NAME, Column::AGE] }
@@ -75,25 +93,47 @@ pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
         ("apiextensions.k8s.io", "customresourcedefinitions") => &crate::custom::Definitions,
         ("", "endpoints") => &endpoints::Endpoints,
         ("" | "events.k8s.io", "events") => &event::Events,
+        ("", "limitranges") => &limits::Ranges,
         ("", "namespaces") => &namespace::Namespaces,
         ("", "nodes") => &node::Nodes,
         ("", "persistentvolumeclaims") => &storage::Claims,
         ("", "persistentvolumes") => &storage::Volumes,
         ("", "pods") => &pod::Pods,
         ("", "podtemplates") => &pod::Templates,
+        ("", "replicationcontrollers") => &workload::ReplicationControllers,
+        ("", "resourcequotas") => &limits::Quotas,
         ("", "secrets") => &config::Secrets,
         ("", "serviceaccounts") => &small::Accounts,
         ("", "services") => &service::Services,
+        ("apps", "controllerrevisions") => &workload::Revisions,
+        ("apps", "daemonsets") => &workload::DaemonSets,
+        ("apps", "deployments") => &workload::Deployments,
+        ("apps", "replicasets") => &workload::ReplicaSets,
+        ("apps", "statefulsets") => &workload::StatefulSets,
+        ("autoscaling", "horizontalpodautoscalers") => &autoscaler::Autoscalers,
+        ("batch", "cronjobs") => &batch::CronJobs,
+        ("batch", "jobs") => &batch::Jobs,
         ("certificates.k8s.io", "certificatesigningrequests") => &certificates::SigningRequests,
         ("coordination.k8s.io", "leases") => &small::Leases,
         ("discovery.k8s.io", "endpointslices") => &endpoints::Slices,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => &flow::Schemas,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => &flow::Levels,
         ("networking.k8s.io", "ingressclasses") => &small::IngressClasses,
         ("networking.k8s.io", "ingresses") => &small::Ingresses,
+        ("networking.k8s.io", "ipaddresses") => &addresses::Addresses,
+        ("networking.k8s.io", "networkpolicies") => &network_policy::NetworkPolicies,
+        ("networking.k8s.io", "servicecidrs") => &addresses::Cidrs,
         ("node.k8s.io", "runtimeclasses") => &small::Runtimes,
+        ("policy", "poddisruptionbudgets") => &disruption::Budgets,
         ("rbac.authorization.k8s.io", "roles") => &roles::Roles { namespaced: true },
         ("rbac.authorization.k8s.io", "clusterroles") => &roles::Roles { namespaced: false },
         ("rbac.authorization.k8s.io", "rolebindings") => &roles::Bindings { namespaced: true },
         ("rbac.authorization.k8s.io", "clusterrolebindings") => &roles::Bindings { namespaced: false },
+        ("resource.k8s.io", "deviceclasses") => &devices::Classes,
+        ("resource.k8s.io", "devicetaintrules") => &devices::TaintRules,
+        ("resource.k8s.io", "resourceclaims") => &devices::Claims,
+        ("resource.k8s.io", "resourceclaimtemplates") => &devices::Templates,
+        ("resource.k8s.io", "resourceslices") => &devices::Slices,
         ("scheduling.k8s.io", "priorityclasses") => &small::Priorities,
         ("storage.k8s.io", "csidrivers") => &storage::Drivers,
         ("storage.k8s.io", "csinodes") => &storage::NodeDrivers,
@@ -101,15 +141,19 @@ pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
         ("storage.k8s.io", "storageclasses") => &storage::Classes,
         ("storage.k8s.io", "volumeattachments") => &storage::Attachments,
         ("storage.k8s.io", "volumeattributesclasses") => &storage::AttributesClasses,
+        ("storagemigration.k8s.io", "storageversionmigrations") => &migration::Migrations,
         _ => &Generic,
     }
 }
 
 /// Everything wrong with an object of a resource: its metadata, and what its kind says.
-pub fn validate(resource: &Served, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
+pub fn validate(resource: &Served, part: &str, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
     let hooks = resource.hooks();
     let mut causes = metadata::validate(obj, resource.namespaced, |name| hooks.name(name));
-    causes.extend(hooks.validate(obj, old));
+    causes.extend(match old {
+        Some(old) if !part.is_empty() => hooks.validate_part(part, obj, old),
+        old => hooks.validate(obj, old),
+    });
     causes
 }
 
@@ -159,7 +203,7 @@ mod tests {
             let mut object =
                 if r.plural == "pods" { pod.clone() } else { json!({"metadata": {"name": "x"}}) };
             hooks(&r.group, &r.plural).defaults(&mut object);
-            if r.group == "events.k8s.io" {
+            if r.is_stored_otherwise() {
                 continue;
             }
             let ty = trine_objects::schema::of(&r.group, &r.version, &r.kind).unwrap();

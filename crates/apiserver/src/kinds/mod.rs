@@ -5,19 +5,28 @@
 //! - [`Cx`] what a kind may ask of the rest: other objects, addresses and ports ([`Allocators`])
 //! - [`Column`] the columns of a table
 
+mod addresses;
+mod autoscaler;
+mod batch;
 mod cause;
 mod causes;
 mod certificates;
 mod columns;
 mod config;
 mod cx;
+mod devices;
+mod disruption;
 mod endpoints;
 mod event;
 mod fields;
+mod flow;
 mod generic;
 mod hooks;
+mod limits;
 mod metadata;
+mod migration;
 mod namespace;
+mod network_policy;
 mod node;
 mod pod;
 mod roles;
@@ -26,6 +35,7 @@ mod small;
 mod storage;
 #[cfg(test)]
 mod testing;
+mod workload;
 
 pub use cause::{Cause, CauseKind, Invalid};
 use causes::Causes;
@@ -33,5 +43,5 @@ pub use columns::{Column, ColumnOf};
 pub use cx::{Cx, Objects};
 pub use hooks::{Hooks, hooks, metadata_fields, validate};
 pub use metadata::name_causes;
-pub use pod::validate_ephemeral_update;
+pub use pod::class_of_service;
 pub use service::{Allocators, Held, holdings};

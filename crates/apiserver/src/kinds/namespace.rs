@@ -3,12 +3,15 @@
 use super::columns::{age, name};
 use super::fields::{child, default, set, text};
 use super::hooks::metadata_fields;
-use super::{Column, Cx, Hooks, Invalid};
+use super::{Cause, Column, Cx, Hooks, Invalid};
 use serde_json::{Value, json};
 use trine_objects::names;
 
 /// Carries the namespace's own name, for selectors.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// Labels that say how much Pods may ask of their node.
+const SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
 
 /// The hooks of Namespaces.
 pub struct Namespaces;
@@ -42,6 +45,21 @@ impl Hooks for Namespaces {
         // Only `namespaces/finalize` changes these.
         set(child(new, "spec"), "finalizers", old["spec"]["finalizers"].clone());
         Ok(())
+    }
+
+    fn validate(&self, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        for mode in ["enforce", "audit", "warn"] {
+            let key = format!("{SECURITY_PREFIX}{mode}");
+            let level = &obj["metadata"]["labels"][&key];
+            let known = ["privileged", "baseline", "restricted"];
+            let changed = old.is_none_or(|old| old["metadata"]["labels"][&key] != *level);
+            if !level.is_null() && changed && !known.contains(&level.as_str().unwrap_or_default()) {
+                let detail = "must be one of privileged, baseline, restricted";
+                causes.push(Cause::invalid(format!("metadata.labels[{key}]"), level.clone(), detail));
+            }
+        }
+        causes
     }
 
     fn columns(&self) -> &'static [Column] {

@@ -158,12 +158,30 @@ impl Hooks for IngressClasses {
     }
 }
 
+/// The newest class that is marked as the default, by name among equals.
+fn default_ingress_class(cx: &Cx) -> Option<String> {
+    let mark = "ingressclass.kubernetes.io/is-default-class";
+    let mut classes = cx.objects.list("networking.k8s.io", "ingressclasses");
+    classes.retain(|c| c["metadata"]["annotations"][mark] == "true");
+    let key = |class: &Value, field: &str| text(&class["metadata"], field).to_owned();
+    classes.sort_by_key(|c| (std::cmp::Reverse(key(c, "creationTimestamp")), key(c, "name")));
+    classes.first().map(|c| key(c, "name"))
+}
+
 /// The hooks of Ingresses.
 pub struct Ingresses;
 
 impl Hooks for Ingresses {
-    fn prepare_create(&self, obj: &mut Value, _cx: &mut Cx) -> Result<(), Invalid> {
+    fn prepare_create(&self, obj: &mut Value, cx: &mut Cx) -> Result<(), Invalid> {
         set(obj, "status", json!({"loadBalancer": {}}));
+        let older = &obj["metadata"]["annotations"]["kubernetes.io/ingress.class"];
+        if obj["spec"]["ingressClassName"].is_null()
+            && older.is_null()
+            && obj["spec"].is_object()
+            && let Some(class) = default_ingress_class(cx)
+        {
+            set(&mut obj["spec"], "ingressClassName", class);
+        }
         Ok(())
     }
 

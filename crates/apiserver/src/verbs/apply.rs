@@ -93,7 +93,7 @@ fn fits(target: &Target, config: &mut Value) -> Result<(), ApiError> {
 }
 
 impl<'a> Place<'a> {
-    fn of(registry: &'a Registry, target: &'a Target) -> Self {
+    pub(super) fn of(registry: &'a Registry, target: &'a Target) -> Self {
         let subresource = target.subresource.as_deref().unwrap_or_default();
         Self { registry, resource: &target.resource, subresource }
     }

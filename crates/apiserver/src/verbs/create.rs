@@ -123,7 +123,7 @@ async fn attempt_create(
     let mut warnings = Vec::new();
     admission::mutate(registry, &change, &mut object, &mut warnings).await?;
     hooks.prepare_create(&mut object, &mut cx).map_err(|causes| invalid(resource, &object, causes))?;
-    let causes = validate(resource, &object, None);
+    let causes = validate(resource, "", &object, None);
     if !causes.is_empty() {
         return Err(invalid(resource, &object, Invalid(causes)));
     }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use trine_objects::time;
 use trine_store::Expect;
 
+use super::dependents::{Dependents, hold};
 use super::update::{may_go, parse};
 use crate::admission::{self, Change};
 use crate::registry::{Registry, now_unix, text};
@@ -20,6 +21,8 @@ const RETURNED: [&str; 4] = ["pods", "persistentvolumeclaims", "persistentvolume
 pub struct Options {
     /// Seconds; only Pods know them.
     pub grace: Option<i64>,
+    /// What becomes of what the object owns.
+    pub dependents: Option<Dependents>,
     uid: Option<String>,
     resource_version: Option<String>,
     dry_run: bool,
@@ -31,15 +34,37 @@ impl Options {
     /// # Errors
     /// [`ApiError::BadRequest`].
     pub fn parse(query: &Query, body: &Value) -> Result<Self, ApiError> {
-        let grace = query.number("gracePeriodSeconds")?.and_then(|n| i64::try_from(n).ok());
+        let grace = query.get("gracePeriodSeconds").map(|v| {
+            v.parse::<i64>()
+                .map_err(|_| ApiError::BadRequest(format!("gracePeriodSeconds: {v:?} is not a number")))
+        });
+        let grace = grace.transpose()?;
         let given = |v: &Value| Some(text(v).to_owned()).filter(|t| !t.is_empty());
         let asked = body["dryRun"].as_array().is_some_and(|d| d.iter().any(|v| v == "All"));
         Ok(Self {
-            grace: body["gracePeriodSeconds"].as_i64().or(grace).filter(|g| *g >= 0),
+            // Less than nothing is the shortest time.
+            grace: body["gracePeriodSeconds"].as_i64().or(grace).map(|g| if g < 0 { 1 } else { g }),
+            dependents: Dependents::parse(query, body)?,
             uid: given(&body["preconditions"]["uid"]),
             resource_version: given(&body["preconditions"]["resourceVersion"]),
             dry_run: query.dry_run()? || asked,
         })
+    }
+}
+
+impl Options {
+    /// Whether nothing is to be deleted.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Whether the object is the one that is meant.
+    ///
+    /// # Errors
+    /// [`ApiError::Conflict`].
+    pub fn admit(&self, target: &Target, name: &str, object: &Value) -> Result<(), ApiError> {
+        preconditions(target, name, object, self)
     }
 }
 
@@ -60,6 +85,9 @@ pub async fn delete(registry: &Registry, target: &Target, options: &Options) -> 
         let object = {
             let mut held = old.clone();
             resource.hooks().before_delete(&mut held);
+            if resource.plural != "events" {
+                hold(&mut held, options.dependents, resource.hooks().orphans_by_default());
+            }
             marked(&resource.plural, &held, options.grace)
         };
         if options.dry_run {

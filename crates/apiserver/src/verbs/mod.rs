@@ -3,16 +3,20 @@
 //! - [`create`], [`update`] (also patches), [`apply`], [`delete`], [`list`] and [`watch`]
 //! - [`options`] what a request says beside the object that it writes
 //! - [`read_options`] what lists and watches ask for
-//! - [`part`] what is done below one Pod or namespace: binding, eviction, finalize
+//! - [`dependents`] what becomes of what a deleted object owns
+//! - [`part`] what is done below one Pod or namespace: binding, finalize; [`evict`]; [`scale`]
 
 pub mod apply;
 pub mod create;
 pub mod delete;
+pub mod dependents;
+pub mod evict;
 pub mod list;
 pub mod options;
 mod owners;
 pub mod part;
 pub mod read_options;
+pub mod scale;
 pub mod update;
 pub mod watch;
 
@@ -39,9 +43,15 @@ fn invalid(resource: &Served, object: &Value, causes: Invalid) -> ApiError {
 }
 
 /// Asks the kind to prepare an update of a defaulted object, then whether the result is right.
-fn prepare_update(resource: &Served, new: &mut Value, old: &Value, cx: &mut Cx<'_>) -> Result<(), ApiError> {
+fn prepare_update(
+    resource: &Served,
+    part: &str,
+    new: &mut Value,
+    old: &Value,
+    cx: &mut Cx<'_>,
+) -> Result<(), ApiError> {
     let hooks = resource.hooks();
     hooks.prepare_update(new, old, cx).map_err(|causes| invalid(resource, new, causes))?;
-    let causes = validate(resource, new, Some(old));
+    let causes = validate(resource, part, new, Some(old));
     if causes.is_empty() { Ok(()) } else { Err(invalid(resource, new, Invalid(causes))) }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use trine_objects::apply::{ApplyError, FieldManager, Filter, Set, Versions};
 use trine_objects::schema::SchemaRef;
-use trine_objects::{events, time};
+use trine_objects::time;
 
 use crate::catalog::{Resources, Served};
 use crate::registry::{Registry, now_unix};
@@ -20,6 +20,10 @@ pub(super) fn metadata_through_status(resource: &Served) -> &'static [&'static s
     match (&*resource.group, &*resource.plural) {
         ("", "pods") => &["annotations", "finalizers", "labels"],
         ("apps", "deployments") => &["annotations", "finalizers", "ownerReferences"],
+        ("networking.k8s.io", "servicecidrs")
+        | ("resource.k8s.io", "devicetaintrules" | "resourceclaims")
+        | ("storage.k8s.io", "volumeattachments")
+        | ("storagemigration.k8s.io", _) => &[],
         _ => &["annotations", "finalizers", "labels", "ownerReferences"],
     }
 }
@@ -132,11 +136,16 @@ impl Versions for Family<'_> {
             self.sibling(to)?;
         }
         let mut converted = object.clone();
-        match to {
-            _ if self.resource.plural != "events" => converted["apiVersion"] = to.into(),
-            "v1" => events::to_core(&mut converted),
-            _ => events::from_core(&mut converted),
+        if self.resource.custom().is_none() {
+            let is = object["apiVersion"].as_str().unwrap_or_default();
+            if let Some(from) = self.sibling(is) {
+                from.to_stored(&mut converted);
+            }
+            if let Some(wanted) = self.sibling(to) {
+                wanted.from_stored(&mut converted);
+            }
         }
+        converted["apiVersion"] = to.into();
         Some(Cow::Owned(converted))
     }
 }

@@ -1,21 +1,22 @@
-//! What is done below one object: a Pod is bound or evicted, a namespace released.
+//! What is done below one object: a Pod is bound, a namespace released.
 
 use serde_json::{Value, json};
 use trine_objects::time;
 use trine_store::Expect;
 
-use super::delete::{Options, delete};
 use super::options::WriteOptions;
 use super::owners::Place;
 use super::update::{may_go, parse};
 use crate::registry::{Registry, now_unix, text};
-use crate::request::{Query, Target};
+use crate::request::Target;
 use crate::status::ApiError;
 
 /// How often a lost race is run again.
 const RETRIES: usize = 8;
 
-fn done(code: u16) -> Value {
+/// `Status` of success.
+#[must_use]
+pub fn done(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
 }
 
@@ -70,17 +71,6 @@ fn set_scheduled(pod: &mut Value) {
         conditions.retain(|c| c["type"] != "PodScheduled");
         conditions.push(condition);
     }
-}
-
-/// Deletes a Pod in the way of an eviction. Disruption budgets come with their controller.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn evict(registry: &Registry, target: &Target, eviction: &Value) -> Result<Value, ApiError> {
-    let options = Options::parse(&Query::default(), &eviction["deleteOptions"])?;
-    let pod = Target { subresource: None, ..target.clone() };
-    delete(registry, &pod, &options).await?;
-    Ok(done(201))
 }
 
 /// Writes a namespace's own finalizers; the last of them lets it go.

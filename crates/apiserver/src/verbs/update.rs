@@ -107,7 +107,9 @@ pub async fn patch(
         let old = parse(current.json())?;
         let mut new = old.clone();
         target.resource.from_stored(&mut new);
-        changed(&target.resource, kind, change, &mut new)?;
+        let resource = &target.resource;
+        let ty = schema::of(&resource.group, &resource.version, &resource.kind);
+        patched(ty, kind, change, &mut new)?;
         let mut warnings = check(&target.resource, &mut new, duplicates.clone(), options.validation)?;
         fit_to_path(&target.resource, &target.namespace, &mut new)?;
         target.resource.to_stored(&mut new);
@@ -126,12 +128,18 @@ pub async fn patch(
     Err(ApiError::Internal("no end of retries".to_owned()))
 }
 
-fn changed(resource: &Served, kind: PatchKind, change: &Value, object: &mut Value) -> Result<(), ApiError> {
+/// Applies a patch to an object of a type.
+pub(super) fn patched(
+    ty: Option<&'static schema::Type>,
+    kind: PatchKind,
+    change: &Value,
+    object: &mut Value,
+) -> Result<(), ApiError> {
     let done = match kind {
         PatchKind::Json => patch::json(object, change),
         PatchKind::Merge => patch::merge(object, change),
         PatchKind::Apply => return Err(ApiError::Internal("an apply is no patch of its object".to_owned())),
-        PatchKind::Strategic => match schema::of(&resource.group, &resource.version, &resource.kind) {
+        PatchKind::Strategic => match ty {
             Some(schema) => patch::strategic(object, change, schema),
             None => {
                 let what = "strategic merge patches are not supported for this resource";
@@ -173,7 +181,7 @@ pub(super) async fn write(
     let mut warnings = Vec::new();
     admission::mutate(registry, &change, &mut new, &mut warnings).await?;
     let mut cx = registry.cx();
-    prepare_update(resource, &mut new, &old, &mut cx)?;
+    prepare_update(resource, subresource, &mut new, &old, &mut cx)?;
     forbid_new_finalizers(resource, &old, &new)?;
     let spec_changed = strip(&old) != strip(&new);
     if spec_changed && has_generation(resource) {
@@ -234,6 +242,12 @@ fn merge_parts(target: &Target, old: &Value, new: &mut Value) {
             Some(status) => new["status"] = status,
             None => keep(new, "status", &Value::Null),
         }
+        return;
+    }
+    if let Some(part) = target.subresource.as_deref()
+        && let Some(kept) = target.resource.hooks().only_part(part, new, old)
+    {
+        *new = kept;
         return;
     }
     for field in SERVER_FIELDS {

@@ -7,6 +7,7 @@
 //! - `applying` server-side apply, and who owns what
 //! - `custom` kinds that people define
 //! - `deletion` grace, finalizers, preconditions, namespaces
+//! - `kinds` what is particular to the kinds that make and bound Pods
 //! - `listing` pages, moments, and what lists cannot show any more
 //! - `tokens` tokens, questions about access, certificates
 //! - `watching` watches and their beginnings
@@ -27,6 +28,7 @@ mod custom;
 mod deletion;
 mod forms;
 mod itself;
+mod kinds;
 mod kubectl;
 mod listing;
 mod network;

@@ -122,8 +122,8 @@ async fn refusals_name_what_is_wrong() {
         "{invalid}"
     );
     for (method, path, code) in [
-        ("GET", "/apis/apps/v1/deployments", 404),
-        ("POST", "/apis/apps/v1/namespaces/default/deployments", 404),
+        ("GET", "/apis/apps/v1beta1/deployments", 404),
+        ("POST", "/apis/none.example.org/v1/namespaces/default/things", 404),
         ("GET", "/api/v1/namespaces/default/bindings", 405),
         ("DELETE", "/api/v1/namespaces", 405),
         ("PUT", CONFIG_MAPS, 405),

@@ -101,6 +101,33 @@ impl LabelSelector {
     }
 }
 
+/// On one line, ordered by key, as in a `labelSelector` parameter.
+impl std::fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let listed = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        let mut parts: Vec<(&str, String)> = self
+            .requirements
+            .iter()
+            .map(|Requirement { key, test }| {
+                let text = match test {
+                    Test::In(set) if set.len() == 1 => format!("{key}={}", listed(set)),
+                    Test::In(set) => format!("{key} in ({})", listed(set)),
+                    Test::NotIn(set) if set.len() == 1 => format!("{key}!={}", listed(set)),
+                    Test::NotIn(set) => format!("{key} notin ({})", listed(set)),
+                    Test::Exists => key.clone(),
+                    Test::DoesNotExist => format!("!{key}"),
+                    Test::GreaterThan(n) => format!("{key}>{n}"),
+                    Test::LessThan(n) => format!("{key}<{n}"),
+                };
+                (key.as_str(), text)
+            })
+            .collect();
+        parts.sort_by(|a, b| a.0.cmp(b.0));
+        let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
 fn from_expression(expression: &Value) -> Result<Requirement, SelectorError> {
     let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
     let listed = expression.get("values").and_then(Value::as_array);

@@ -20,6 +20,19 @@ pub fn spec(spec: &mut Value) {
         items_mut(spec, list).for_each(|c| container(c, host_network && list != "ephemeralContainers"));
     }
     items_mut(spec, "volumes").for_each(volume);
+    account(spec);
+}
+
+/// The account stands under both its names.
+fn account(spec: &mut Value) {
+    if is_unset(&spec["serviceAccountName"]) && !is_unset(&spec["serviceAccount"]) {
+        let name = spec["serviceAccount"].clone();
+        set(spec, "serviceAccountName", name);
+    }
+    if !is_unset(&spec["serviceAccountName"]) {
+        let name = spec["serviceAccountName"].clone();
+        set(spec, "serviceAccount", name);
+    }
 }
 
 /// Fills a container.
@@ -143,17 +156,9 @@ fn field_item(item: &mut Value) {
     }
 }
 
-/// What only a Pod has, not a template: links to Services, and the account under both its names.
+/// What only a Pod has, not a template: links to Services.
 pub fn pod(obj: &mut Value) {
     let spec = child(obj, "spec");
     self::spec(spec);
     default(spec, "enableServiceLinks", true);
-    if is_unset(&spec["serviceAccountName"]) && !is_unset(&spec["serviceAccount"]) {
-        let name = spec["serviceAccount"].clone();
-        set(spec, "serviceAccountName", name);
-    }
-    if !is_unset(&spec["serviceAccountName"]) {
-        let name = spec["serviceAccountName"].clone();
-        set(spec, "serviceAccount", name);
-    }
 }

@@ -3,13 +3,14 @@
 //! - `defaults` what may be left open
 //! - `admit` what the server adds
 //! - `validate`, `container`, `volume`, `probe` what is refused
-//! - `update` what may change
+//! - `update` what may change, `resize` through that part
 //! - `table` how `kubectl get` sees one
 
 mod admit;
 mod container;
 mod defaults;
 mod probe;
+mod resize;
 mod scheduling;
 mod table;
 mod update;
@@ -21,8 +22,10 @@ use super::hooks::metadata_fields;
 use super::{Cause, Column, Cx, Hooks, Invalid};
 use serde_json::{Value, json};
 
+pub use admit::qos as class_of_service;
+pub use defaults::spec as template_defaults;
 pub use scheduling::{EFFECTS, node_selector};
-pub use update::ephemeral as validate_ephemeral_update;
+pub use validate::spec as validate_spec;
 
 /// The hooks of Pods.
 pub struct Pods;
@@ -57,6 +60,29 @@ impl Hooks for Pods {
             Some(old) => causes.extend(update::spec(&obj["spec"], &old["spec"])),
         }
         causes
+    }
+
+    fn only_part(&self, part: &str, new: &Value, old: &Value) -> Option<Value> {
+        match part {
+            "ephemeralcontainers" => {
+                let mut pod = old.clone();
+                match new["spec"].get("ephemeralContainers") {
+                    Some(list) => set(&mut pod["spec"], "ephemeralContainers", list.clone()),
+                    None => drop(take(&mut pod["spec"], "ephemeralContainers")),
+                }
+                Some(pod)
+            }
+            "resize" => Some(resize::take_over(old, new)),
+            _ => None,
+        }
+    }
+
+    fn validate_part(&self, part: &str, obj: &Value, old: &Value) -> Vec<Cause> {
+        match part {
+            "ephemeralcontainers" => update::ephemeral(obj, old),
+            "resize" => resize::check(obj, old),
+            _ => self.validate(obj, Some(old)),
+        }
     }
 
     fn columns(&self) -> &'static [Column] {

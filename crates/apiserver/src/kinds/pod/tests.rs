@@ -261,9 +261,9 @@ fn ephemeral_containers_are_only_added() {
     let mut old = created(json!({"containers": [{"name": "c", "image": "i"}]}), &Nothing).unwrap();
     let mut new = old.clone();
     new["spec"]["ephemeralContainers"] = json!([{"name": "e", "image": "i"}]);
-    assert!(validate_ephemeral_update(&new, &old).is_empty());
+    assert!(Pods.validate_part("ephemeralcontainers", &new, &old).is_empty());
     std::mem::swap(&mut old, &mut new);
-    assert!(!validate_ephemeral_update(&new, &old).is_empty());
+    assert!(!Pods.validate_part("ephemeralcontainers", &new, &old).is_empty());
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn frozen(spec: &Value, old: &Value) -> Value {
             take(container, "imagePullPolicy");
         }
     }
-    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"] {
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         take(&mut spec, field);
     }
     if old["terminationGracePeriodSeconds"].as_i64().is_some_and(|s| s < 0) {
