@@ -170,6 +170,8 @@ pub async fn run(
             cx("clusterrole-aggregation-controller"),
             crate::role_aggregation::run
         ),
+        supervised("garbage-collector", cx("generic-garbage-collector"), crate::garbage::run),
+        supervised("resource-quota", cx("resourcequota-controller"), crate::resource_quota::run),
     );
     Ok(())
 }

@@ -11,16 +11,20 @@
 //! - [`certificates`] certificates that are asked for: approved and signed
 //! - [`service_account_token`] Secrets that hold a token go with their account
 //! - [`role_aggregation`] ClusterRoles that are the sum of others
+//! - [`garbage`] what is owned goes with its owners
+//! - [`resource_quota`] how much of its quotas a namespace uses
 //! - [`frame`] the loop that they share
 
 pub mod attach_detach;
 pub mod certificates;
 pub mod endpoint_slice;
 pub mod frame;
+pub mod garbage;
 pub mod namespace;
 pub mod namespace_defaults;
 pub mod node_ipam;
 pub mod pod_gc;
+pub mod resource_quota;
 pub mod role_aggregation;
 pub mod service_account_token;
 pub mod volume_binder;

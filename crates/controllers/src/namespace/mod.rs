@@ -53,7 +53,7 @@ async fn empty(cx: &Cx, namespace: &Namespace) -> Result<bool, ControllerError> 
         let found = found.map_err(ControllerError::of("list", object()))?;
         if !found.items.is_empty() {
             left += 1;
-            api.delete_collection(&DeleteParams::default(), &ListParams::default())
+            api.delete_collection(&DeleteParams::background(), &ListParams::default())
                 .await
                 .map_err(ControllerError::of("delete all", object()))?;
         }

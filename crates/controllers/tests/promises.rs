@@ -1,0 +1,206 @@
+//! What the API promises and controllers keep, against a real API server in this process: what is owned goes with its owner or
+//! is left behind, and quotas are counted.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use trine_apiserver::ApiServer;
+use trine_store::redb::{Limits, RedbStore};
+use trine_typed::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use trine_typed::k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
+use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use trine_typed::kube::{Api, Client, ResourceExt};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+struct Cluster {
+    client: Client,
+    stop: CancellationToken,
+    _server: ApiServer,
+    _dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&dir.path().join("store.redb"), Limits::default()).unwrap();
+        let config = trine_apiserver::Config {
+            data_dir: dir.path().to_owned(),
+            bind: "127.0.0.1:0".parse().unwrap(),
+            advertise: "127.0.0.1".parse().unwrap(),
+            service_cidr: "10.96.0.0/16".to_owned(),
+            audit: trine_apiserver::AuditConfig::default(),
+        };
+        let server = trine_apiserver::start(config, Arc::new(store)).await.unwrap();
+        let client = Client::new(server.service("admin", &["system:masters"]), "default");
+        let stop = CancellationToken::new();
+        let config = trine_controllers::Config {
+            ca_pem: "ca".to_owned(),
+            pod_cidr: "10.244.0.0/16".to_owned(),
+            node_prefix: 24,
+            signer: None,
+        };
+        tokio::spawn(trine_controllers::run(client.clone(), config, stop.clone()));
+        Self { client, stop, _server: server, _dir: dir }
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// A ConfigMap that these own; each blocks its owner's end.
+    async fn map(&self, name: &str, owners: &[&ConfigMap]) -> ConfigMap {
+        let owners: Vec<Value> = owners
+            .iter()
+            .map(|o| {
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": o.name_any(), "uid": o.uid(),
+                    "blockOwnerDeletion": true})
+            })
+            .collect();
+        let map = json!({"metadata": {"name": name, "ownerReferences": owners}});
+        self.maps().create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap()
+    }
+
+    async fn delete(&self, name: &str, policy: PropagationPolicy) {
+        let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+        self.maps().delete(name, &params).await.unwrap();
+    }
+
+    async fn gone(&self, name: &str) {
+        until(name, async || self.maps().get_opt(name).await.unwrap().is_none()).await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let since = Instant::now();
+    while !holds().await {
+        assert!(since.elapsed() < DEADLINE, "still not: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_owned_follows_its_owner_unless_it_has_another() {
+    let cluster = Cluster::start().await;
+    let (a, b) = (cluster.map("a", &[]).await, cluster.map("b", &[]).await);
+    let child = cluster.map("child", &[&a]).await;
+    cluster.map("grandchild", &[&child]).await;
+    cluster.map("shared", &[&a, &b]).await;
+    cluster.delete("a", PropagationPolicy::Background).await;
+    cluster.gone("child").await;
+    cluster.gone("grandchild").await;
+    let of_b = async || {
+        let shared = cluster.maps().get("shared").await.unwrap();
+        let owners: Vec<String> = shared.owner_references().iter().map(|o| o.name.clone()).collect();
+        owners == ["b"]
+    };
+    until("only b owns what was shared", of_b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_waits_for_what_it_owns_or_leaves_it_behind() {
+    let cluster = Cluster::start().await;
+    let first = cluster.map("first", &[]).await;
+    let held = cluster.map("held", &[&first]).await;
+    let hold = async |finalizers: Value| {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+        cluster.maps().patch("held", &PatchParams::default(), &patch).await.unwrap()
+    };
+    hold(json!(["example.org/hold"])).await;
+    cluster.delete("first", PropagationPolicy::Foreground).await;
+    until("what is held is being deleted", async || {
+        cluster.maps().get("held").await.unwrap().metadata.deletion_timestamp.is_some()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let waiting = cluster.maps().get("first").await.unwrap();
+    assert_eq!(waiting.finalizers(), ["foregroundDeletion"], "it waits");
+    assert!(held.uid().is_some());
+    hold(json!(null)).await;
+    cluster.gone("held").await;
+    cluster.gone("first").await;
+
+    let second = cluster.map("second", &[]).await;
+    cluster.map("left", &[&second]).await;
+    cluster.delete("second", PropagationPolicy::Orphan).await;
+    cluster.gone("second").await;
+    let left = cluster.maps().get("left").await.unwrap();
+    assert!(left.owner_references().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_never_was_is_noticed_and_one_of_an_unknown_kind_is_left_alone() {
+    let cluster = Cluster::start().await;
+    let owned = |name: &str, api_version: &str, kind: &str| -> ConfigMap {
+        let owner = json!([{"apiVersion": api_version, "kind": kind, "name": "nobody", "uid": "11111111-1111-1111-1111-111111111111"}]);
+        serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": owner}})).unwrap()
+    };
+    for map in [owned("unknown", "example.org/v1", "Thing"), owned("dangling", "v1", "Secret")] {
+        cluster.maps().create(&PostParams::default(), &map).await.unwrap();
+    }
+    cluster.gone("dangling").await;
+    assert!(cluster.maps().get_opt("unknown").await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployments_sets_and_pods_go_with_it() {
+    let cluster = Cluster::start().await;
+    let template =
+        json!({"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": {"app": "w"}}, "template": template});
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
+    let sets: Api<ReplicaSet> = Api::default_namespaced(cluster.client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    let new = PostParams::default();
+    let body = json!({"metadata": {"name": "w"}, "spec": spec});
+    let deployment = deployments.create(&new, &serde_json::from_value(body).unwrap()).await.unwrap();
+    let owner = |kind: &str, name: &str, uid: Option<String>, version: &str| json!([{"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
+    let body = json!({"metadata": {"name": "w-1", "labels": {"app": "w"}, "ownerReferences": owner("Deployment", "w", deployment.uid(), "apps/v1")},
+        "spec": spec});
+    let set = sets.create(&new, &serde_json::from_value(body).unwrap()).await.unwrap();
+    let body = json!({"metadata": {"name": "w-1-x", "labels": {"app": "w"}, "ownerReferences": owner("ReplicaSet", "w-1", set.uid(), "apps/v1")},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    pods.create(&new, &serde_json::from_value(body).unwrap()).await.unwrap();
+    deployments.delete("w", &DeleteParams::foreground()).await.unwrap();
+    until("the Pod is gone", async || pods.get_opt("w-1-x").await.unwrap().is_none()).await;
+    until("the set is gone", async || sets.get_opt("w-1").await.unwrap().is_none()).await;
+    until("the deployment is gone", async || deployments.get_opt("w").await.unwrap().is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_is_counted_up_and_down() {
+    let cluster = Cluster::start().await;
+    let quotas: Api<ResourceQuota> = Api::default_namespaced(cluster.client.clone());
+    let body = json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "3", "count/deployments.apps": "1"}}});
+    quotas.create(&PostParams::default(), &serde_json::from_value(body).unwrap()).await.unwrap();
+    let used = async |resource: &str| {
+        let quota = json!(quotas.get("q").await.unwrap());
+        quota["status"]["used"][resource].as_str().map(str::to_owned)
+    };
+    // Every namespace has one of its own: kube-root-ca.crt.
+    until("what is there is counted", async || used("configmaps").await.as_deref() == Some("1")).await;
+    cluster.map("a", &[]).await;
+    assert_eq!(used("configmaps").await.as_deref(), Some("2"), "at once");
+    cluster.map("b", &[]).await;
+    let third: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "c"}})).unwrap();
+    let refused = cluster.maps().create(&PostParams::default(), &third).await.unwrap_err().to_string();
+    assert!(
+        refused.contains(
+            "exceeded quota: q, requested: configmaps=1, used: configmaps=3, limited: configmaps=3"
+        ),
+        "{refused}"
+    );
+    cluster.delete("a", PropagationPolicy::Background).await;
+    until("what is gone is given back", async || used("configmaps").await.as_deref() == Some("2")).await;
+    assert_eq!(used("count/deployments.apps").await.as_deref(), Some("0"));
+}
