@@ -285,6 +285,14 @@ impl Cluster {
         if let Some(api) = self.api.take() {
             api.stop().await;
         }
+        // The kubelet leaves running Pods as they are, their tokens in memory included.
+        self.unmount();
+    }
+
+    fn unmount(&self) {
+        for mount in self.mounts().iter().rev() {
+            let _ = trine_kernel::mountpoint::unmount_all(mount, true);
+        }
     }
 }
 
@@ -301,9 +309,7 @@ impl Drop for Cluster {
             let cri = runtime.block_on(trine_cri::teardown(&cri));
             (cri.is_ok(), trine_csi_driver::teardown(&csi.pool_dir).is_ok())
         });
-        for mount in self.mounts().iter().rev() {
-            let _ = trine_kernel::mountpoint::unmount_all(mount, true);
-        }
+        self.unmount();
         eprintln!("cleaned up: {:?}", clean.join());
     }
 }
