@@ -25,6 +25,8 @@ apiVersion: v1
 kind: Pod
 metadata: {name: web, labels: {app: web}}
 spec:
+  # With a mounted token kubectl states the order of volumes at every apply, and calls that configured.
+  automountServiceAccountToken: false
   terminationGracePeriodSeconds: 1
   containers:
   - name: main
