@@ -13,6 +13,8 @@ use crate::layout::Layout;
 
 /// How long a daemon may take to end after SIGTERM, before SIGKILL.
 const TERM_DEADLINE: Duration = Duration::from_secs(15);
+/// How long a daemon that was killed may take to be gone: a write that the disk has not done yet holds it.
+const DYING_DEADLINE: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(10);
 
 /// What is written about a running daemon.
@@ -38,10 +40,14 @@ pub fn claim(layout: &Layout) -> anyhow::Result<DaemonLock> {
         .with_context(|| format!("cannot make {}", layout.run().display()))?;
     let path = layout.run().join("lock");
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        let pid = std::fs::read_to_string(layout.pid_file()).unwrap_or_default();
-        anyhow::anyhow!("{} is in use by process {}", layout.root().display(), pid.trim())
-    })?;
+    let since = Instant::now();
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if since.elapsed() > DYING_DEADLINE {
+            let pid = std::fs::read_to_string(layout.pid_file()).unwrap_or_default();
+            anyhow::bail!("{} is in use by process {}", layout.root().display(), pid.trim());
+        }
+        std::thread::sleep(POLL);
+    }
     record(layout, false)?;
     std::fs::write(layout.pid_file(), format!("{}\n", std::process::id()))?;
     Ok(DaemonLock { _file: file })
