@@ -248,7 +248,7 @@ impl Catalog {
     }
 
     /// Serves exactly these definitions beside what is built in.
-    pub fn define(&self, definitions: &[Definition]) {
+    pub fn define<'a>(&self, definitions: impl IntoIterator<Item = &'a Definition>) {
         let mut served = built_in();
         for definition in definitions {
             served.extend(versions(definition));

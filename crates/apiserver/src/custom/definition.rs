@@ -109,12 +109,6 @@ impl Definition {
         Self { group, name, namespaced: spec["scope"] == "Namespaced", versions, conversion, names }
     }
 
-    /// The plural under which its objects are stored.
-    #[must_use]
-    pub fn plural(&self) -> &str {
-        &self.names.plural
-    }
-
     /// The kind of its lists.
     #[must_use]
     pub fn list_kind(&self) -> &str {
@@ -202,7 +196,7 @@ impl Version {
             deprecated,
             schema: Structural::root(&published),
             rules: Rules::compile(&published),
-            has_defaults: has_defaults(&published),
+            has_defaults: mentions(&published, "default"),
             published,
             has_status: version["subresources"]["status"].is_object(),
             scale: scale.is_object().then(|| Scale {
@@ -219,10 +213,11 @@ impl Version {
     }
 }
 
-fn has_defaults(schema: &Value) -> bool {
+/// Whether a keyword stands anywhere in a schema.
+pub(super) fn mentions(schema: &Value, keyword: &str) -> bool {
     match schema {
-        Value::Object(map) => map.contains_key("default") || map.values().any(has_defaults),
-        Value::Array(list) => list.iter().any(has_defaults),
+        Value::Object(map) => map.contains_key(keyword) || map.values().any(|v| mentions(v, keyword)),
+        Value::Array(list) => list.iter().any(|v| mentions(v, keyword)),
         _ => false,
     }
 }

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use trine_objects::{conditions, time};
 use trine_store::Expect;
-use trine_store::cache::{Interest, Part};
+use trine_store::cache::{Interest, Part, Watch};
 
 use super::Definition;
 use super::hooks::CLEANUP;
-use crate::catalog::Served;
+use crate::catalog::{Catalog, Served};
 use crate::registry::{Registry, now_unix, prefix, scope, text};
 use crate::request::Target;
 use crate::status::ApiError;
@@ -38,39 +38,62 @@ struct Verdict {
 /// [`ApiError`] if definitions are not served.
 pub async fn establish(registry: &Arc<Registry>, stop: CancellationToken) -> Result<(), ApiError> {
     let definitions = registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
-    round(registry, &definitions).await;
+    let mut published = Published::default();
+    let mut watch = changes(registry, &definitions);
+    let mut pending = round(registry, &definitions, &mut published).await;
     let registry = Arc::clone(registry);
     tokio::spawn(async move {
         loop {
-            let all = registry.prefix(&definitions);
-            let scope = prefix(&definitions);
-            let (_, mut watch) =
-                all.list_and_watch(&Part::all(&scope), Interest::new(&scope, Box::new(|_| true)));
-            let mut pending = round(&registry, &definitions).await;
-            loop {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(CLEANUP_PERIOD), if pending => {}
-                    // A watch that fell behind is begun anew.
-                    event = watch.next() => if event.is_none() { break },
-                }
-                while watch.ready().is_some() {}
-                pending = round(&registry, &definitions).await;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(CLEANUP_PERIOD), if pending => {}
+                // A watch that fell behind is begun anew.
+                event = watch.next() => if event.is_none() { watch = changes(&registry, &definitions) },
             }
+            while watch.ready().is_some() {}
+            pending = round(&registry, &definitions, &mut published).await;
         }
     });
     Ok(())
 }
 
+/// The changes of definitions from now on.
+fn changes(registry: &Registry, definitions: &Served) -> Watch {
+    let scope = prefix(definitions);
+    let everything = Interest::new(&scope, Box::new(|_| true));
+    registry.prefix(definitions).list_and_watch(&Part::all(&scope), everything).1
+}
+
+/// What is served, each definition beside what it was read from: reading one compiles its rules.
+#[derive(Default)]
+struct Published(Vec<(Value, Definition)>);
+
+impl Published {
+    /// Serves exactly what these verdicts say; what has not changed is not read again.
+    fn update(&mut self, catalog: &Catalog, verdicts: &[Verdict]) {
+        let served = verdicts.iter().filter(|v| v.served).map(|v| {
+            let object = &v.object;
+            let read = json!([object["metadata"]["name"], object["spec"], object["status"]["acceptedNames"]]);
+            let known = self.0.iter().find(|(from, _)| *from == read);
+            let definition = known.map_or_else(|| Definition::read(object), |(_, known)| known.clone());
+            (read, definition)
+        });
+        let served: Vec<(Value, Definition)> = served.collect();
+        let same = served.iter().map(|(from, _)| from).eq(self.0.iter().map(|(from, _)| from));
+        if !same {
+            catalog.define(served.iter().map(|(_, definition)| definition));
+            self.0 = served;
+        }
+    }
+}
+
 /// Brings everything to the state of the moment; says whether objects remain to be removed.
-async fn round(registry: &Arc<Registry>, definitions: &Arc<Served>) -> bool {
+async fn round(registry: &Arc<Registry>, definitions: &Arc<Served>, published: &mut Published) -> bool {
     let listed = registry.prefix(definitions).list(&Part::all(&prefix(definitions)));
     let objects: Vec<Value> =
         listed.objects.iter().filter_map(|o| serde_json::from_slice(o.json()).ok()).collect();
     let verdicts = plan(&objects, &time::format(now_unix()));
-    let served: Vec<Definition> =
-        verdicts.iter().filter(|v| v.served).map(|v| Definition::read(&v.object)).collect();
-    registry.catalog().define(&served);
+    published.update(registry.catalog(), &verdicts);
     let mut pending = false;
     for (verdict, old) in verdicts.iter().zip(&objects) {
         let done = if verdict.cleanup {
@@ -162,9 +185,9 @@ async fn cleanup(
     definitions: &Arc<Served>,
     verdict: &Verdict,
 ) -> Result<bool, ApiError> {
-    let definition = Definition::read(&verdict.object);
+    let spec = &verdict.object["spec"];
     let resources = registry.catalog().now();
-    if let Some(stored) = resources.stored(&definition.group, definition.plural()) {
+    if let Some(stored) = resources.stored(text(&spec["group"]), text(&spec["names"]["plural"])) {
         let all = registry.prefix(stored).list(&Part::all(&scope(stored, "")));
         for object in &all.objects {
             let object = update::parse(object.json())?;
@@ -235,6 +258,26 @@ mod tests {
         let first = plan(&[definition("as", "A", "t")], "now").remove(0).object;
         let again = plan(std::slice::from_ref(&first), "later").remove(0);
         assert_eq!(again, Verdict { object: first, served: true, cleanup: false });
+    }
+
+    #[test]
+    fn what_has_not_changed_is_neither_read_nor_published_again() {
+        let (catalog, mut published) = (Catalog::new(), Published::default());
+        let mut object = definition("as", "A", "t");
+        object["spec"]["versions"] = json!([{"name": "v1", "served": true, "storage": true}]);
+        published.update(&catalog, &plan(std::slice::from_ref(&object), "now"));
+        let first = catalog.now();
+        let served = first.find("x.io", "v1", "as").unwrap();
+        object["metadata"]["labels"] = json!({"a": "b"});
+        published.update(&catalog, &plan(std::slice::from_ref(&object), "now"));
+        assert!(std::sync::Arc::ptr_eq(&first, &catalog.now()));
+        let other = definition("others", "Other", "t");
+        published.update(&catalog, &plan(&[object, other], "now"));
+        let now = catalog.now();
+        let kept = now.find("x.io", "v1", "as").unwrap();
+        assert!(std::sync::Arc::ptr_eq(served.custom().unwrap(), kept.custom().unwrap()));
+        published.update(&catalog, &[]);
+        assert!(catalog.now().find("x.io", "v1", "as").is_none());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use trine_objects::conditions;
 use trine_objects::time;
 
 use super::establish::nothing_accepted;
-use super::{Version, check, rules, values};
+use super::values::{self, at};
+use super::{Version, check, rules};
 use crate::kinds::{Cause, Column, Cx, Hooks, Invalid, metadata_fields};
 use crate::registry::{now_unix, text};
 
@@ -35,13 +36,6 @@ impl Hooks for Version {
         }));
         fields
     }
-}
-
-/// The value at a path as causes give it; `None` if it is not there.
-fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    let pointer: String =
-        path.split(['.', '[']).map(|step| format!("/{}", step.trim_end_matches(']'))).collect();
-    if path == "<nil>" { Some(object) } else { object.pointer(&pointer) }
 }
 
 /// The hooks of `customresourcedefinitions`.

@@ -4,7 +4,9 @@ use kube_cel::{CompiledSchema, ErrorKind, RootContext, Validator, compile_schema
 use serde_json::Value;
 
 use super::Version;
-use crate::kinds::{Cause, CauseKind};
+use super::definition::mentions;
+use super::values::{at, named};
+use crate::kinds::Cause;
 
 /// The rules of a schema, compiled once.
 pub struct Rules(Option<CompiledSchema>);
@@ -19,21 +21,13 @@ impl Rules {
     /// Compiles the rules of a schema, if it has any.
     #[must_use]
     pub fn compile(schema: &Value) -> Self {
-        Self(has_rules(schema).then(|| compile_schema(schema)))
+        Self(mentions(schema, "x-kubernetes-validations").then(|| compile_schema(schema)))
     }
 
     /// The rules that cannot be compiled.
     #[must_use]
     pub fn errors(&self) -> Vec<String> {
         self.0.iter().flat_map(CompiledSchema::compilation_errors).map(ToString::to_string).collect()
-    }
-}
-
-fn has_rules(schema: &Value) -> bool {
-    match schema {
-        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
-        Value::Array(list) => list.iter().any(has_rules),
-        _ => false,
     }
 }
 
@@ -54,22 +48,17 @@ pub(super) fn against(version: &Version, object: &Value, old: Option<&Value>) ->
 }
 
 fn cause(error: &kube_cel::ValidationError, object: &Value) -> Cause {
-    let field = if error.field_path.is_empty() { "<nil>" } else { error.field_path.as_str() };
+    let field = named(&error.field_path);
+    let shown = shown(at(object, &field).unwrap_or(&Value::Null));
     if error.kind != ErrorKind::ValidationFailure {
-        return Cause::invalid(
-            field,
-            shown(at(object, field)),
-            &format!("{} (rule: {})", error.message, error.rule),
-        );
+        return Cause::invalid(field, shown, &format!("{} (rule: {})", error.message, error.rule));
     }
     let message = error.message.as_str();
     match error.reason.as_deref() {
         Some("FieldValueForbidden") => Cause::forbidden(field, message),
         Some("FieldValueRequired") => Cause::required(field, message),
-        Some("FieldValueDuplicate") => {
-            Cause { kind: CauseKind::Duplicate, ..Cause::duplicate(field, shown(at(object, field))) }
-        }
-        _ => Cause::invalid(field, shown(at(object, field)), message),
+        Some("FieldValueDuplicate") => Cause::duplicate(field, shown),
+        _ => Cause::invalid(field, shown, message),
     }
 }
 
@@ -80,13 +69,6 @@ fn shown(value: &Value) -> Value {
         Value::Array(_) => "array".into(),
         plain => plain.clone(),
     }
-}
-
-/// The value at a path as errors give it, `spec.list[0].name`.
-fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
-    let pointer: String =
-        path.split(['.', '[']).map(|step| format!("/{}", step.trim_end_matches(']'))).collect();
-    object.pointer(&pointer).unwrap_or(&Value::Null)
 }
 
 #[cfg(test)]

@@ -285,8 +285,15 @@ fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+/// The value at a path as causes give it, `spec.list[0].name`; `None` if it is not there.
+pub(super) fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    let pointer: String =
+        path.split(['.', '[']).map(|step| format!("/{}", step.trim_end_matches(']'))).collect();
+    if path == named("") { Some(object) } else { object.pointer(&pointer) }
+}
+
 /// The root has no name.
-fn named(path: &str) -> String {
+pub(super) fn named(path: &str) -> String {
     if path.is_empty() { "<nil>".to_owned() } else { path.to_owned() }
 }
 
