@@ -17,6 +17,8 @@ const SYSTEM_PRIORITIES: [(&str, i64, &str); 2] = [
     ("system-cluster-critical", 2_000_000_000, "Pods that the cluster needs, on whichever node"),
     ("system-node-critical", 2_000_001_000, "Pods that their own node needs"),
 ];
+/// The name that the front proxy's certificate has. kubeadm's.
+pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Makes what is missing, and sets the endpoint to `advertised`.
@@ -30,10 +32,15 @@ pub async fn bootstrap(registry: &Registry, advertised: SocketAddr) -> Result<()
         make(registry, "", "serviceaccounts", name, json!({"metadata": {"name": "default"}})).await?;
     }
     if let Some(issuing) = registry.issuing() {
-        // Where servers behind this one learn whose client certificates to believe.
-        let map = json!({"metadata": {"name": "extension-apiserver-authentication"},
-            "data": {"client-ca-file": issuing.ca_pem}});
-        make(registry, "", "configmaps", "kube-system", map).await?;
+        // Where servers behind this one learn whose client certificates to believe, and who may say who asks.
+        let map = json!({"metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+            "data": {"client-ca-file": issuing.ca_pem, "requestheader-client-ca-file": issuing.front_proxy_pem,
+                "requestheader-allowed-names": json!([FRONT_PROXY]).to_string(),
+                "requestheader-username-headers": "[\"X-Remote-User\"]",
+                "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
+                "requestheader-group-headers": "[\"X-Remote-Group\"]",
+                "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]"}});
+        set(registry, "", "configmaps", map, &["data"]).await?;
     }
     let classes = SYSTEM_PRIORITIES.map(|(name, value, what)| {
         let class = json!({"metadata": {"name": name}, "value": value, "description": what});
@@ -80,7 +87,7 @@ async fn make(
     }
 }
 
-/// Makes an object of the `default` namespace, or sets its `fields`.
+/// Makes an object of its namespace, `default` unless it says another, or sets its `fields`.
 async fn set(
     registry: &Registry,
     group: &str,
@@ -89,8 +96,11 @@ async fn set(
     fields: &[&str],
 ) -> Result<(), ApiError> {
     let resource = registry.resource(group, "v1", plural)?;
-    let Ok(current) = registry.get(&resource, "default", "kubernetes") else {
-        return make(registry, group, plural, "default", object).await;
+    let text = |field: &str| object["metadata"][field].as_str();
+    let (namespace, name) =
+        (text("namespace").unwrap_or("default").to_owned(), text("name").unwrap_or_default());
+    let Ok(current) = registry.get(&resource, &namespace, name) else {
+        return make(registry, group, plural, &namespace, object).await;
     };
     let mut changed = parse(current.json())?;
     for field in fields {

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::sync::watch;
 use trine_objects::resources::{self, Resource};
 use trine_objects::schema::{self, SchemaRef};
 use trine_objects::versions;
@@ -47,6 +48,15 @@ impl Served {
         match &self.particulars {
             Particulars::BuiltIn(_) => None,
             Particulars::Custom(version) => Some(version),
+        }
+    }
+
+    /// The kind of its lists.
+    #[must_use]
+    pub fn list_kind(&self) -> Cow<'_, str> {
+        match &self.particulars {
+            Particulars::BuiltIn(_) => format!("{}List", self.kind).into(),
+            Particulars::Custom(version) => version.list_kind.as_str().into(),
         }
     }
 
@@ -196,27 +206,6 @@ impl Resources {
         self.0.iter().find(|r| r.group == group && r.version == version && r.kind == kind)
     }
 
-    /// The groups but the core group, in order.
-    #[must_use]
-    pub fn groups(&self) -> Vec<&str> {
-        let mut groups: Vec<&str> =
-            self.0.iter().map(|r| r.group.as_ref()).filter(|g| !g.is_empty()).collect();
-        groups.dedup();
-        groups
-    }
-
-    /// The versions of a group, the preferred one first.
-    #[must_use]
-    pub fn versions(&self, group: &str) -> Vec<&str> {
-        let mut versions: Vec<&str> = Vec::new();
-        for resource in self.of_group(group) {
-            if !versions.contains(&&*resource.version) {
-                versions.push(&resource.version);
-            }
-        }
-        versions
-    }
-
     /// The resources of a group.
     pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<Served>> {
         self.0.iter().filter(move |r| r.group == group)
@@ -225,7 +214,7 @@ impl Resources {
 
 /// Which resources are served now; requests take the state of the moment with them.
 pub struct Catalog {
-    now: RwLock<Arc<Resources>>,
+    now: watch::Sender<Arc<Resources>>,
 }
 
 impl Default for Catalog {
@@ -238,13 +227,19 @@ impl Catalog {
     /// The kinds that are built in.
     #[must_use]
     pub fn new() -> Self {
-        Self { now: RwLock::new(Arc::new(Resources(built_in()))) }
+        Self { now: watch::Sender::new(Arc::new(Resources(built_in()))) }
     }
 
     /// What is served now.
     #[must_use]
     pub fn now(&self) -> Arc<Resources> {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+        Arc::clone(&self.now.borrow())
+    }
+
+    /// Tells of every change of what is served.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Arc<Resources>> {
+        self.now.subscribe()
     }
 
     /// Serves exactly these definitions beside what is built in.
@@ -255,7 +250,7 @@ impl Catalog {
         }
         // Stable: versions of a resource stay in the order of their definition.
         served.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Resources(served));
+        self.now.send_replace(Arc::new(Resources(served)));
     }
 }
 
@@ -297,16 +292,5 @@ mod tests {
         assert!(new.is_converted() && !core.is_converted());
         assert_eq!(new.stored(), *core);
         assert_eq!(core.stored(), *core);
-    }
-
-    #[test]
-    fn groups_are_listed_once() {
-        let resources = Catalog::new().now();
-        let mut groups = resources.groups();
-        let count = groups.len();
-        groups.sort_unstable();
-        groups.dedup();
-        assert_eq!(groups.len(), count);
-        assert!(groups.contains(&"storage.k8s.io"));
     }
 }

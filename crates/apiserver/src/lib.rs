@@ -7,6 +7,7 @@
 //! - [`kinds`] what is particular to each kind: defaults, validation, columns
 //! - [`admission`] whether a write fits what else is there
 //! - [`catalog`] which kinds there are at this moment
+//! - [`aggregation`] groups that other servers serve
 //! - [`registry`] objects in the store
 //! - [`claims`] what Services hold, when several servers share a store
 //! - [`metrics`] what the server counts about itself
@@ -17,6 +18,7 @@
 
 pub mod access;
 pub mod admission;
+pub mod aggregation;
 pub mod bootstrap;
 pub mod catalog;
 mod claims;

@@ -68,9 +68,21 @@ impl Authority {
     /// # Errors
     /// [`PkiError`].
     pub fn load_or_make(dir: &Path) -> Result<Self, PkiError> {
-        let (cert, key) = (dir.join("ca.crt"), dir.join("ca.key"));
+        Self::named(dir, "ca")
+    }
+
+    /// The same of the authority of the front proxy, which is believed what it says about who asks. kubeadm's names.
+    ///
+    /// # Errors
+    /// [`PkiError`].
+    pub fn of_front_proxy(dir: &Path) -> Result<Self, PkiError> {
+        Self::named(dir, "front-proxy-ca")
+    }
+
+    fn named(dir: &Path, name: &str) -> Result<Self, PkiError> {
+        let (cert, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
         if !cert.exists() || !key.exists() {
-            make(dir, &cert, &key)?;
+            make(dir, &format!("trine-{name}"), &cert, &key)?;
         }
         let made = |source| PkiError::Make { what: "the authority".to_owned(), source };
         let ca_pem = read_file(&cert)?;
@@ -135,11 +147,11 @@ impl Authority {
     }
 }
 
-fn make(dir: &Path, cert: &Path, key_file: &Path) -> Result<(), PkiError> {
+fn make(dir: &Path, name: &str, cert: &Path, key_file: &Path) -> Result<(), PkiError> {
     let made = |source| PkiError::Make { what: "the authority".to_owned(), source };
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "trine-ca");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages =
         vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];

@@ -44,6 +44,8 @@ pub struct Issuing {
     pub tokens: Arc<Tokens>,
     /// The cluster's authority, PEM.
     pub ca_pem: String,
+    /// The front proxy's authority, PEM.
+    pub front_proxy_pem: String,
 }
 
 impl Registry {

@@ -9,13 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use trine_store::{Store, StoreError};
 
 use crate::access::audit::{AuditError, Auditor};
 use crate::access::gate::Gate;
 use crate::access::rbac::reconcile::reconcile;
 use crate::access::token::{Tokens, keys::Key};
-use crate::bootstrap::bootstrap;
+use crate::aggregation::register::register;
+use crate::aggregation::{self, Aggregation};
+use crate::bootstrap::{FRONT_PROXY, bootstrap};
 use crate::claims;
 use crate::custom::establish;
 use crate::http::route::Server;
@@ -89,6 +92,7 @@ pub struct ApiServer {
     advertised: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<()>,
+    background: TaskTracker,
 }
 
 /// Gives clients in this process the ways of ServiceAccounts.
@@ -131,13 +135,20 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     let serving = rotation.keep("kube-apiserver", &[], &names)?;
     let admin = rotation.keep("kubernetes-admin", &["system:masters"], &[])?;
     let to_kubelets = rotation.keep("kube-apiserver-kubelet-client", &["system:masters"], &[])?;
+    let front = Arc::new(Authority::of_front_proxy(&config.data_dir.join("pki"))?);
+    let front_rotation = Arc::new(Rotation::new(Arc::clone(&front), LIFETIME));
+    let as_front = front_rotation.keep(FRONT_PROXY, &[], &[])?;
     let acceptor = acceptor(serving, authority.ca_pem())?;
     let listener = bind(config.bind).await?;
     let port = listener.local_addr().map_or(config.bind.port(), |a| a.port());
     let advertised = SocketAddr::new(config.advertise, port);
     let key = Key::load_or_make(&config.data_dir.join("pki"))?;
     let tokens = Arc::new(Tokens::new(key, ISSUER));
-    let issuing = Issuing { tokens: Arc::clone(&tokens), ca_pem: authority.ca_pem().to_owned() };
+    let issuing = Issuing {
+        tokens: Arc::clone(&tokens),
+        ca_pem: authority.ca_pem().to_owned(),
+        front_proxy_pem: front.ca_pem().to_owned(),
+    };
     let metrics = Metrics::default();
     let registry = Registry::start(Arc::new(metrics.timed(store)), allocators).await?;
     let registry = Arc::new(registry.with_tokens(issuing));
@@ -147,7 +158,9 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     let auditor = audit.log.as_ref().map(|log| Auditor::open(log, audit.policy.as_deref())).transpose()?;
     let stop = CancellationToken::new();
     establish(&registry, stop.clone()).await?;
+    let aggregation = Arc::new(Aggregation::start(Arc::clone(&registry), as_front)?);
     let server = Arc::new(Server {
+        aggregation: Arc::clone(&aggregation),
         gate: Gate::new(Arc::clone(&registry), tokens, auditor),
         registry,
         openapi: OpenApi::new(),
@@ -159,9 +172,15 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     if server.registry.shared() {
         tokio::spawn(claims::follow(Arc::clone(&server.registry), stop.clone()));
     }
-    tokio::spawn(Arc::clone(&rotation).run(stop.clone()));
+    for rotation in [&rotation, &front_rotation] {
+        tokio::spawn(Arc::clone(rotation).run(stop.clone()));
+    }
+    let background = TaskTracker::new();
+    background.spawn(register(Arc::clone(&server.registry), stop.clone()).await?);
+    background.spawn(aggregation::follow(aggregation, stop.clone()));
+    background.close();
     let task = tokio::spawn(accept(listener, acceptor, Arc::clone(&server), stop.clone()));
-    Ok(ApiServer { server, authority, rotation, admin, advertised, stop, task })
+    Ok(ApiServer { server, authority, rotation, admin, advertised, stop, task, background })
 }
 
 impl ApiServer {
@@ -245,6 +264,7 @@ impl ApiServer {
     pub async fn stop(self) {
         self.stop.cancel();
         let _ = self.task.await;
+        self.background.wait().await;
         self.server.registry.cache().close();
     }
 }

@@ -35,7 +35,7 @@ async fn discovery() -> Json<Value> {
 }
 
 async fn document(State(server): Shared, Path(path): Path<String>) -> Response {
-    match server.openapi.document(&Catalog::new().now(), &path) {
+    match server.openapi.document(&Catalog::new().now(), &[], &path) {
         Some(document) => ([("content-type", "application/json")], document.bytes).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     }
@@ -99,7 +99,7 @@ async fn serve() -> (Arc<Server>, String) {
         .route(
             "/openapi/v3",
             get(|State(server): Shared| async move {
-                ([("content-type", "application/json")], server.openapi.index(&Catalog::new().now()))
+                ([("content-type", "application/json")], server.openapi.index(&Catalog::new().now(), &[]))
             }),
         )
         .route("/openapi/v3/{*path}", get(document))

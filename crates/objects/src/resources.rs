@@ -270,6 +270,10 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         .category("api-extensions")
         .cluster_wide()
         .with_status(),
+        of("apiregistration.k8s.io", "APIService", "apiservices", "apiservice")
+            .category("api-extensions")
+            .cluster_wide()
+            .with_status(),
         of("apps", "ControllerRevision", "controllerrevisions", "controllerrevision"),
         of("apps", "DaemonSet", "daemonsets", "daemonset").short("ds").in_all().with_status(),
         of("apps", "Deployment", "deployments", "deployment")

@@ -5,6 +5,7 @@ use http::Method;
 use trine_objects::selector::field::FieldSelector;
 
 use crate::request::Query;
+use crate::status::ApiError;
 use crate::user::User;
 
 /// Parts of a namespace itself; anything else below a namespace is inside of it.
@@ -171,6 +172,20 @@ impl Attributes {
     #[must_use]
     pub fn is_read(&self) -> bool {
         matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+
+    /// The refusal of this to a user, and perhaps why.
+    #[must_use]
+    pub fn denied(&self, user: &User, why: &str) -> ApiError {
+        let mut message = self.refusal(user);
+        if !why.is_empty() {
+            message = format!("{message}: {why}");
+        }
+        let (resource, name) = match &self.subject {
+            Subject::Resource(r) => (r.qualified(), r.name.clone()),
+            Subject::Path(_) => (String::new(), String::new()),
+        };
+        ApiError::Denied { resource, name, why: message }
     }
 
     /// Who may not do what, in the words that clients know.

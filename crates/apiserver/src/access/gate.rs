@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, Request, header};
 use serde_json::Value;
 
-use super::attributes::{Attributes, Subject};
+use super::attributes::Attributes;
 use super::audit::{Auditor, Noted};
 use super::decision::Decision;
 use super::token::accounts::Believed;
@@ -82,7 +82,7 @@ impl Gate {
                 Ok(reason) => (Ok(reason), user::on_behalf_of(who.user, answer(request, path)).await),
                 Err(refused) => {
                     let (refused, reason) = *refused;
-                    let response = denied(&who.user, &refused, &reason).into_response();
+                    let response = refused.denied(&who.user, &reason).into_response();
                     (Err(reason), response)
                 }
             },
@@ -197,7 +197,7 @@ impl Gate {
     fn require(&self, user: &User, wanted: &Attributes) -> Result<(), ApiError> {
         match self.authorizer().decide(user, wanted) {
             Decision::Allow(_) => Ok(()),
-            Decision::NoOpinion(why) => Err(denied(user, wanted, &why)),
+            Decision::NoOpinion(why) => Err(wanted.denied(user, &why)),
         }
     }
 }
@@ -212,17 +212,4 @@ fn socket_token(headers: &mut HeaderMap) -> Option<String> {
     let rest = HeaderValue::from_str(&rest.join(", ")).ok()?;
     headers.insert(header::SEC_WEBSOCKET_PROTOCOL, rest);
     Some(token)
-}
-
-/// The refusal, in the words that clients know.
-fn denied(user: &User, wanted: &Attributes, why: &str) -> ApiError {
-    let mut message = wanted.refusal(user);
-    if !why.is_empty() {
-        message = format!("{message}: {why}");
-    }
-    let (resource, name) = match &wanted.subject {
-        Subject::Resource(r) => (r.qualified(), r.name.clone()),
-        Subject::Path(_) => (String::new(), String::new()),
-    };
-    ApiError::Denied { resource, name, why: message }
 }

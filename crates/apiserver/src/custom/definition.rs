@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use trine_objects::conditions;
 use trine_objects::jsonpath::JsonPath;
 use trine_objects::resources::{self, Resource, Subresource};
 use trine_objects::schema::Structural;
@@ -77,6 +79,12 @@ pub struct Version {
     pub kind: String,
     /// `GROUP/VERSION`.
     pub api_version: String,
+    /// The kind of its lists.
+    pub list_kind: String,
+    /// Whether the definition is being deleted, so that nothing new may be made.
+    pub terminating: bool,
+    /// Changes with what is published of it.
+    pub digest: [u8; 32],
 }
 
 /// The paths of `subresources.scale`.
@@ -100,19 +108,14 @@ impl Definition {
         let accepted = &object["status"]["acceptedNames"];
         let names = Names::read(if text(&accepted["plural"]).is_empty() { &spec["names"] } else { accepted });
         let versions = spec["versions"].as_array().into_iter().flatten();
-        let versions = versions.map(|v| Arc::new(Version::read(v, &group, &names.kind))).collect();
+        let terminating = is_terminating(object);
+        let versions = versions.map(|v| Arc::new(Version::read(v, &group, &names, terminating))).collect();
         let conversion = match text(&spec["conversion"]["strategy"]) {
             "Webhook" => Conversion::Webhook(spec["conversion"]["webhook"]["clientConfig"].clone()),
             _ => Conversion::None,
         };
         let name = text(&object["metadata"]["name"]).to_owned();
         Self { group, name, namespaced: spec["scope"] == "Namespaced", versions, conversion, names }
-    }
-
-    /// The kind of its lists.
-    #[must_use]
-    pub fn list_kind(&self) -> &str {
-        &self.names.list_kind
     }
 
     /// The version in which objects are stored.
@@ -176,7 +179,8 @@ impl Names {
 }
 
 impl Version {
-    fn read(version: &Value, group: &str, kind: &str) -> Self {
+    fn read(version: &Value, group: &str, names: &Names, terminating: bool) -> Self {
+        let kind = &names.kind;
         let name = text(&version["name"]).to_owned();
         let published = version["schema"]["openAPIV3Schema"].clone();
         let scale = &version["subresources"]["scale"];
@@ -206,11 +210,19 @@ impl Version {
             }),
             columns: PrinterColumn::read_all(&version["additionalPrinterColumns"]),
             selectable: selectable.collect(),
-            kind: kind.to_owned(),
+            kind: kind.clone(),
             api_version: format!("{group}/{name}"),
+            list_kind: names.list_kind.clone(),
+            terminating,
+            digest: Sha256::digest(format!("{} {version}", names.list_kind)).into(),
             name,
         }
     }
+}
+
+/// Whether a definition is being deleted.
+pub(super) fn is_terminating(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null() || conditions::is_true(object, "Terminating")
 }
 
 /// Whether a keyword stands anywhere in a schema.
@@ -238,8 +250,8 @@ mod tests {
                     "schema": {"openAPIV3Schema": {"type": "object"}}},
                 {"name": "v1alpha1", "served": false, "storage": false, "deprecated": true}]}}));
         assert!(definition.namespaced && definition.conversion == Conversion::None);
-        assert_eq!(definition.list_kind(), "CronList");
         let v1 = definition.storage().unwrap();
+        assert_eq!((v1.list_kind.as_str(), v1.terminating), ("CronList", false));
         assert_eq!(v1.selectable[0].0, "spec.color");
         let resource = definition.resource(v1);
         assert_eq!((&*resource.singular, &*resource.short_names[0]), ("cron", "cr"));

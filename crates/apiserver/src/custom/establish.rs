@@ -10,6 +10,7 @@ use trine_store::Expect;
 use trine_store::cache::{Interest, Part, Watch};
 
 use super::Definition;
+use super::definition::is_terminating;
 use super::hooks::CLEANUP;
 use crate::catalog::{Catalog, Served};
 use crate::registry::{Registry, now_unix, prefix, scope, text};
@@ -73,7 +74,12 @@ impl Published {
     fn update(&mut self, catalog: &Catalog, verdicts: &[Verdict]) {
         let served = verdicts.iter().filter(|v| v.served).map(|v| {
             let object = &v.object;
-            let read = json!([object["metadata"]["name"], object["spec"], object["status"]["acceptedNames"]]);
+            let read = json!([
+                object["metadata"]["name"],
+                object["spec"],
+                object["status"]["acceptedNames"],
+                is_terminating(object),
+            ]);
             let known = self.0.iter().find(|(from, _)| *from == read);
             let definition = known.map_or_else(|| Definition::read(object), |(_, known)| known.clone());
             (read, definition)

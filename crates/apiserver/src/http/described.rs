@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 
 use crate::catalog::Resources;
-use crate::openapi::{Document, OpenApi};
+use crate::openapi::{Document, Foreign, OpenApi};
 use crate::request::Query;
 use crate::status::ApiError;
 
@@ -25,14 +25,15 @@ const KEPT: i64 = 365 * 86_400;
 pub fn answer(
     openapi: &OpenApi,
     resources: &Resources,
+    others: &[Foreign],
     path: &[&str],
     request: &Request<Body>,
 ) -> Result<Response, ApiError> {
     match path {
-        ["v3"] => Ok(body(JSON, openapi.index(resources))),
+        ["v3"] => Ok(body(JSON, openapi.index(resources, others))),
         ["v3", rest @ ..] => {
             let path = rest.join("/");
-            let document = openapi.document(resources, &path).ok_or(ApiError::NoResource)?;
+            let document = openapi.document(resources, others, &path).ok_or(ApiError::NoResource)?;
             let query = Query::parse(request.uri().query().unwrap_or_default());
             match query.get("hash") {
                 Some(hash) if hash != document.hash => Ok(elsewhere(&path, &document.hash)),
@@ -41,8 +42,8 @@ pub fn answer(
         }
         ["v2"] => {
             let (media, document) = match wanted(request.headers())? {
-                JSON => (JSON, openapi.all_json(resources)),
-                _ => (PROTOBUF[0], openapi.all_protobuf(resources)),
+                JSON => (JSON, openapi.all_json(resources, others)),
+                _ => (PROTOBUF[0], openapi.all_protobuf(resources, others)),
             };
             Ok(kept(media, document, request.headers(), false))
         }
@@ -117,7 +118,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        answer(&OpenApi::new(), &Catalog::new().now(), path, &request.body(Body::empty()).unwrap())
+        answer(&OpenApi::new(), &Catalog::new().now(), &[], path, &request.body(Body::empty()).unwrap())
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! What is served, as clients ask for it: one document for all groups (`apidiscovery.k8s.io`), or a list a group.
 
+use std::sync::Arc;
+
+use crate::aggregation::Remote;
+use crate::aggregation::order::{self, Group};
 use crate::catalog::{Resources, Served};
 use serde_json::{Value, json};
 
@@ -24,25 +28,49 @@ pub fn aggregated_type(accept: &str) -> Option<&'static str> {
     None
 }
 
+/// The groups but the core group: those of this server, and those of others.
+#[must_use]
+pub fn groups(resources: &Resources, others: &[Arc<Remote>]) -> Vec<Group> {
+    order::groups(resources, others.iter().map(|o| (o.group.as_str(), o.version.as_str(), o.rank)))
+}
+
 /// The aggregated document of the core group, or of all others.
 #[must_use]
-pub fn aggregated(resources: &Resources, core: bool, media_type: &str) -> Value {
+pub fn aggregated(resources: &Resources, others: &[Arc<Remote>], core: bool, media_type: &str) -> Value {
     let version = if media_type.contains("v=v2beta1") { "v2beta1" } else { "v2" };
-    let groups = if core { vec![""] } else { resources.groups() };
+    let groups = if core {
+        vec![Group { name: String::new(), versions: vec!["v1".to_owned()] }]
+    } else {
+        groups(resources, others)
+    };
     let items: Vec<Value> = groups
         .into_iter()
-        .map(|group| {
-            let versions = resources.versions(group).into_iter().map(|version| {
-                let of_version = resources.of_group(group).filter(|r| r.version == version);
-                let list: Vec<Value> = of_version.map(|r| entry(r)).collect();
-                json!({"version": version, "resources": list, "freshness": "Current"})
+        .map(|Group { name, versions }| {
+            let versions = versions.into_iter().map(|version| {
+                match others.iter().find(|o| o.group == name && o.version == version) {
+                    Some(other) => of_other(other),
+                    None => {
+                        let of_version = resources.of_group(&name).filter(|r| r.version == version);
+                        let list: Vec<Value> = of_version.map(|r| entry(r)).collect();
+                        json!({"version": version, "resources": list, "freshness": "Current"})
+                    }
+                }
             });
-            let meta = if group.is_empty() { json!({}) } else { json!({"name": group}) };
-            json!({"metadata": meta, "versions": versions.collect::<Vec<_>>()})
+            let versions: Vec<Value> = versions.collect();
+            let meta = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+            json!({"metadata": meta, "versions": versions})
         })
         .collect();
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{version}"),
         "metadata": {}, "items": items})
+}
+
+/// What another server said that it serves.
+fn of_other(other: &Remote) -> Value {
+    let learned = other.learned();
+    let mut version = learned.discovery.clone().unwrap_or_else(|| json!({"version": other.version}));
+    version["freshness"] = if learned.fresh { "Current" } else { "Stale" }.into();
+    version
 }
 
 fn entry(r: &Served) -> Value {
@@ -77,23 +105,24 @@ pub fn core_versions(address: &str) -> Value {
 
 /// `/apis`.
 #[must_use]
-pub fn group_list(resources: &Resources) -> Value {
-    let list: Vec<Value> = resources.groups().into_iter().map(|name| group(resources, name)).collect();
+pub fn group_list(groups: &[Group]) -> Value {
+    let list: Vec<Value> = groups.iter().map(group).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list})
 }
 
 /// `/apis/GROUP`.
 #[must_use]
-pub fn group_document(resources: &Resources, name: &str) -> Option<Value> {
-    let mut document = resources.groups().contains(&name).then(|| group(resources, name))?;
+pub fn group_document(groups: &[Group], name: &str) -> Option<Value> {
+    let mut document = group(groups.iter().find(|g| g.name == name)?);
     document["kind"] = "APIGroup".into();
     document["apiVersion"] = "v1".into();
     Some(document)
 }
 
-fn group(resources: &Resources, name: &str) -> Value {
-    let one = |version: &str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
-    let versions: Vec<Value> = resources.versions(name).into_iter().map(one).collect();
+fn group(group: &Group) -> Value {
+    let name = &group.name;
+    let one = |version: &String| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    let versions: Vec<Value> = group.versions.iter().map(one).collect();
     json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 

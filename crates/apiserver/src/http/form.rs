@@ -109,11 +109,11 @@ impl Form {
             return table.to_string().into_bytes();
         }
         let (kind, version) = match self {
-            Self::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
-            _ => (resource.kind.to_string(), resource.api_version()),
+            Self::Metadata => ("PartialObjectMetadataList".into(), "meta.k8s.io/v1".to_owned()),
+            _ => (resource.list_kind(), resource.api_version()),
         };
         let head =
-            format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[");
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[");
         let mut out = head.into_bytes();
         out.reserve(page.objects.iter().map(|o| o.json().len() + 1).sum::<usize>() + 2);
         let mut form = self.clone();

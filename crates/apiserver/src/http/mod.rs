@@ -17,7 +17,7 @@ pub mod discovery;
 pub mod document;
 pub mod form;
 mod health;
-mod proxy;
+pub(crate) mod proxy;
 pub mod reply;
 pub mod route;
 mod scale;

@@ -12,11 +12,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use trine_store::cache::Part;
 
 use super::route::Server;
 use super::stream::join;
-use crate::kinds::Objects;
-use crate::registry::{Registry, text};
+use crate::registry::{Registry, scope, text};
 use crate::request::Target;
 use crate::status::ApiError;
 use crate::verbs::update::parse;
@@ -31,11 +31,24 @@ const CREDENTIALS: [&str; 1] = ["authorization"];
 
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
-    host: String,
-    port: u16,
+pub(crate) struct Place {
+    /// A name or an address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
     /// A node's kubelet, spoken to under the API server's name.
     kubelet: bool,
+}
+
+impl Place {
+    /// `host:port`, as URLs have it.
+    pub(crate) fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
 }
 
 /// `[scheme:]name[:port]`.
@@ -146,27 +159,47 @@ fn node(registry: &Registry, target: &Target, name: &str, port: &str) -> Result<
 
 fn service(registry: &Registry, target: &Target, name: &str, port: &str) -> Result<Place, ApiError> {
     let service = parse(registry.get(&target.resource, &target.namespace, name)?.json())?;
-    let slices = Objects::list(registry, "discovery.k8s.io", "endpointslices");
-    let own = |s: &&Value| {
-        s["metadata"]["namespace"] == *target.namespace
-            && s["metadata"]["labels"]["kubernetes.io/service-name"] == name
-    };
-    let slices: Vec<&Value> = slices.iter().filter(own).collect();
+    let mut places = ready(&service["spec"], &slices(registry, &target.namespace, name), port);
+    if places.is_empty() {
+        return Err(ApiError::Unavailable(format!("no endpoints available for service {name:?}")));
+    }
     let seed = usize::from(uuid::Uuid::new_v4().as_bytes()[0]);
-    choose(&service["spec"], &slices, port, seed)
-        .ok_or_else(|| ApiError::Unavailable(format!("no endpoints available for service {name:?}")))
+    Ok(places.swap_remove(seed % places.len()))
 }
 
-/// One of the ready endpoints, by the port's name or number; without either the only port.
-fn choose(spec: &Value, slices: &[&Value], port: &str, seed: usize) -> Option<Place> {
-    let ports = spec["ports"].as_array()?;
-    let wanted = match port {
-        "" if ports.len() == 1 => text(&ports[0]["name"]),
-        port => match number(port) {
-            Some(n) => text(&ports.iter().find(|p| p["port"].as_u64() == Some(n.into()))?["name"]),
-            None => port,
-        },
+/// The EndpointSlices of a Service.
+pub(crate) fn slices(registry: &Registry, namespace: &str, service: &str) -> Vec<Value> {
+    let Ok(resource) = registry.resource("discovery.k8s.io", "v1", "endpointslices") else {
+        return Vec::new();
     };
+    let scope = scope(&resource, namespace);
+    let own = |object: &trine_store::Object| object.label("kubernetes.io/service-name") == Some(service);
+    let listed = registry.prefix(&resource).list(&Part { wanted: &own, ..Part::all(&scope) });
+    listed.objects.iter().filter_map(|o| parse(o.json()).ok()).collect()
+}
+
+/// Where a port of a Service leads at this moment.
+///
+/// # Errors
+/// [`ApiError::NotFound`] if there is no such Service.
+pub(crate) fn places(
+    registry: &Registry,
+    namespace: &str,
+    name: &str,
+    port: u16,
+) -> Result<Vec<Place>, ApiError> {
+    let services = registry.resource("", "v1", "services")?;
+    let service = parse(registry.get(&services, namespace, name)?.json())?;
+    let spec = &service["spec"];
+    if spec["type"] == "ExternalName" {
+        return Ok(vec![Place { host: text(&spec["externalName"]).to_owned(), port, kubelet: false }]);
+    }
+    Ok(ready(spec, &slices(registry, namespace, name), &port.to_string()))
+}
+
+/// The ready endpoints, by the port's name or number; without either of the only port.
+fn ready(spec: &Value, slices: &[Value], port: &str) -> Vec<Place> {
+    let Some(wanted) = port_name(spec, port) else { return Vec::new() };
     let mut places = Vec::new();
     for slice in slices {
         let port = slice["ports"].as_array().into_iter().flatten().find(|p| text(&p["name"]) == wanted);
@@ -180,7 +213,18 @@ fn choose(spec: &Value, slices: &[&Value], port: &str, seed: usize) -> Option<Pl
             }
         }
     }
-    (!places.is_empty()).then(|| places.swap_remove(seed % places.len()))
+    places
+}
+
+fn port_name<'a>(spec: &'a Value, port: &'a str) -> Option<&'a str> {
+    let ports = spec["ports"].as_array()?;
+    Some(match port {
+        "" if ports.len() == 1 => text(&ports[0]["name"]),
+        port => match number(port) {
+            Some(n) => text(&ports.iter().find(|p| p["port"].as_u64() == Some(n.into()))?["name"]),
+            None => port,
+        },
+    })
 }
 
 /// Sends the request on over a connection, and gives the answer.
@@ -204,8 +248,7 @@ where
     let mut asked = Request::builder().method(parts.method).uri(format!("{rest}{query}"));
     if let Some(headers) = asked.headers_mut() {
         copy(&parts.headers, headers);
-        let host = if place.host.contains(':') { format!("[{}]", place.host) } else { place.host.clone() };
-        let host = HeaderValue::from_str(&format!("{host}:{}", place.port)).map_err(|e| failed(&e))?;
+        let host = HeaderValue::from_str(&place.authority()).map_err(|e| failed(&e))?;
         headers.insert(header::HOST, host);
         if let Some(upgrade) = &upgrade {
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -248,7 +291,8 @@ fn relocated(location: &str, base: &str, place: &Place) -> String {
     }
 }
 
-fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+/// Copies what is not between two neighbours only, nor the client's own.
+pub(crate) fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     for (name, value) in from {
         if !OF_ONE_HOP.contains(&name.as_str()) && !CREDENTIALS.contains(&name.as_str()) {
             to.append(name.clone(), value.clone());
@@ -269,16 +313,16 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_ready_endpoints_of_a_port_is_chosen() {
+    fn a_port_leads_to_its_ready_endpoints() {
         let spec = json!({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]});
         let slice = json!({"ports": [{"name": "b", "port": 8081}], "endpoints": [
             {"addresses": ["10.0.0.1"], "conditions": {"ready": false}}, {"addresses": ["10.0.0.2"]}]});
-        let place = |port: &str| choose(&spec, &[&slice], port, 7);
+        let places = |port: &str| ready(&spec, std::slice::from_ref(&slice), port);
         let wanted = Place { host: "10.0.0.2".to_owned(), port: 8081, kubelet: false };
-        assert_eq!(place("b"), Some(wanted.clone()));
-        assert_eq!(place("81"), Some(wanted));
-        assert_eq!(place("a"), None);
-        assert_eq!(place(""), None, "which port is not clear");
+        assert_eq!(places("b"), [wanted]);
+        assert_eq!(places("81"), places("b"));
+        assert_eq!(places("a"), []);
+        assert_eq!(places(""), [], "which port is not clear");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde_json::Value;
 use trine_objects::protobuf;
 
 use super::accept::{Accept, Encoding, MEDIA_TYPES, Shape};
+use crate::aggregation::Foreign;
 use crate::request::Query;
 use crate::status::ApiError;
 
@@ -69,6 +70,9 @@ impl Wish {
 
     /// Brings a JSON answer into the wanted form. Other answers stay as they are.
     pub async fn dress(self, response: Response) -> Response {
+        if response.extensions().get::<Foreign>().is_some() {
+            return response;
+        }
         let json = header_text(response.headers(), &header::CONTENT_TYPE) == JSON;
         let Some(best) = self.accept.best().filter(|_| json) else {
             return compressed(self.gzip, response).await;

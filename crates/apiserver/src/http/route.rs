@@ -16,8 +16,9 @@ use super::{described, discovery, health, snapshot, stream};
 use crate::access::gate::Gate;
 use crate::access::review;
 use crate::access::token::discovery as oidc;
+use crate::aggregation::Aggregation;
 use crate::catalog::Resources;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Page};
 use crate::openapi::OpenApi;
 use crate::registry::{Registry, now_unix};
 use crate::request::{Query, Target, check, target};
@@ -42,6 +43,8 @@ pub struct Server {
     pub gate: Gate,
     /// `host:port` where clients reach it.
     pub address: String,
+    /// Other servers, which serve groups of their own.
+    pub aggregation: Arc<Aggregation>,
     /// What is counted.
     pub metrics: Metrics,
     /// Ends watches.
@@ -62,6 +65,9 @@ impl Server {
         let mut pending = None;
         let query = request.uri().query().unwrap_or_default().to_owned();
         let reading = method == Method::GET || method == Method::HEAD;
+        if let Some(remote) = self.aggregation.of_path(&path) {
+            return self.aggregation.pass(&remote, request).await;
+        }
         let resources = self.registry.catalog().now();
         let answered = match target(&path, &resources) {
             Some(target) => {
@@ -101,22 +107,24 @@ impl Server {
         let accept = header_text(request.headers(), &header::ACCEPT);
         let ok = |value: &Value| Ok(json_response(StatusCode::OK, value));
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let others = || self.aggregation.all();
+        let groups = || discovery::groups(resources, &others());
         match parts.as_slice() {
             ["api" | "apis"] => match discovery::aggregated_type(accept) {
                 Some(media) => {
-                    let document = discovery::aggregated(resources, parts == ["api"], media);
+                    let document = discovery::aggregated(resources, &others(), parts == ["api"], media);
                     let mut response = json_response(StatusCode::OK, &document);
                     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
                     Ok(response)
                 }
                 None if parts == ["api"] => ok(&discovery::core_versions(&self.address)),
-                None => ok(&discovery::group_list(resources)),
+                None => ok(&discovery::group_list(&groups())),
             },
             ["api", version] => {
                 discovery::resource_list(resources, "", version).map_or(Err(ApiError::NoResource), |d| ok(&d))
             }
             ["apis", group] => {
-                discovery::group_document(resources, group).map_or(Err(ApiError::NoResource), |d| ok(&d))
+                discovery::group_document(&groups(), group).map_or(Err(ApiError::NoResource), |d| ok(&d))
             }
             ["apis", group, version] => discovery::resource_list(resources, group, version)
                 .map_or(Err(ApiError::NoResource), |d| ok(&d)),
@@ -130,7 +138,9 @@ impl Server {
                 response.headers_mut().insert(header::CONTENT_TYPE, media);
                 Ok(response)
             }
-            ["openapi", rest @ ..] => described::answer(&self.openapi, resources, rest, request),
+            ["openapi", rest @ ..] => {
+                described::answer(&self.openapi, resources, &self.aggregation.published(), rest, request)
+            }
             [""] => ok(
                 &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz",
                     "/version"]}),
@@ -147,7 +157,8 @@ impl Server {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         match parts.as_slice() {
             ["metrics"] => {
-                let mut response = self.metrics.page(&self.registry).await.into_response();
+                let more = |page: &mut Page| self.aggregation.show(page);
+                let mut response = self.metrics.page(&self.registry, more).await.into_response();
                 let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 response.headers_mut().insert(header::CONTENT_TYPE, media);
                 Some(response)

@@ -131,7 +131,7 @@ impl Kubelets {
 }
 
 /// Joins both upgraded connections in a task, and answers the client as the kubelet answered.
-pub(super) fn join(
+pub(crate) fn join(
     on_client: hyper::upgrade::OnUpgrade,
     answer: http::Response<hyper::body::Incoming>,
 ) -> Response {

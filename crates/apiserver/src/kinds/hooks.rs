@@ -3,8 +3,8 @@
 use super::generic::Generic;
 use super::{Cause, Column, Cx, Invalid, columns};
 use super::{
-    addresses, autoscaler, batch, certificates, config, devices, disruption, endpoints, event, flow, limits,
-    metadata,
+    addresses, api_service, autoscaler, batch, certificates, config, devices, disruption, endpoints, event,
+    flow, limits, metadata,
 };
 use super::{migration, namespace, network_policy, node, pod, roles, service, small, storage, workload};
 use crate::catalog::Served;
@@ -105,6 +105,7 @@ pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
         ("", "secrets") => &config::Secrets,
         ("", "serviceaccounts") => &small::Accounts,
         ("", "services") => &service::Services,
+        ("apiregistration.k8s.io", "apiservices") => &api_service::ApiServices,
         ("apps", "controllerrevisions") => &workload::Revisions,
         ("apps", "daemonsets") => &workload::DaemonSets,
         ("apps", "deployments") => &workload::Deployments,

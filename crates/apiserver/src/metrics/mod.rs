@@ -16,4 +16,5 @@ mod timed;
 
 pub use page::Metrics;
 pub use requests::Pending;
+pub use text::Page;
 pub use timed::Timed;

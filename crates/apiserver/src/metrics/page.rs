@@ -30,10 +30,11 @@ impl Metrics {
         self.requests.begin(target, method, query)
     }
 
-    /// The page of `/metrics`.
-    pub async fn page(&self, registry: &Registry) -> String {
+    /// The page of `/metrics`; `more` adds what others count.
+    pub async fn page(&self, registry: &Registry, more: impl FnOnce(&mut Page)) -> String {
         let mut page = Page::default();
         self.requests.show(&mut page);
+        more(&mut page);
         self.calls.show(&mut page);
         objects(&mut page, registry);
         let shown = registry.cache().revision();

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use trine_objects::resources::Resource;
 use trine_objects::schema;
 
-use super::{gnostic, paths, schemas, v2};
+use super::custom::{self, Form};
+use super::{Foreign, gnostic, paths, schemas, v2};
 use crate::catalog::{Resources, Served};
 
 /// Raised when the documents change with the table of types staying the same.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 /// The description of all groups. A document is made when it is first asked for, and again when what it describes has
 /// changed.
@@ -60,17 +60,27 @@ impl OpenApi {
     fn hash<'a>(&self, served: impl IntoIterator<Item = &'a Arc<Served>>) -> String {
         let mut digest = Sha256::new();
         digest.update(&self.base);
-        served.into_iter().for_each(|r| digest.update(format!("{r:?}")));
+        for resource in served {
+            digest.update(format!("{resource:?}"));
+            digest.update(resource.custom().map(|version| version.digest).unwrap_or_default());
+        }
         hex::encode(&digest.finalize()[..16]).to_uppercase()
     }
 
     /// `/openapi/v3`: which documents there are.
     #[must_use]
-    pub fn index(&self, resources: &Resources) -> Bytes {
+    pub fn index(&self, resources: &Resources, others: &[Foreign]) -> Bytes {
         let mut paths = Map::new();
-        for ((group, version), served) in groups(resources) {
+        let groups = groups(resources);
+        self.forget(|group, version| !groups.contains_key(&(group, version)));
+        for ((group, version), served) in groups {
             let path = group_path(group, version);
             let url = format!("/openapi/v3/{path}?hash={}", self.hash(served));
+            paths.insert(path, json!({"serverRelativeURL": url}));
+        }
+        for (other, document) in others.iter().filter_map(|o| Some((o, o.three.as_ref()?))) {
+            let path = group_path(&other.group, &other.version);
+            let url = format!("/openapi/v3/{path}?hash={}", document.hash);
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
         Bytes::from(json!({"paths": paths}).to_string())
@@ -78,27 +88,48 @@ impl OpenApi {
 
     /// `/openapi/v3/PATH`, the path being `api/v1` or `apis/GROUP/VERSION`.
     #[must_use]
-    pub fn document(&self, resources: &Resources, path: &str) -> Option<Document> {
+    pub fn document(&self, resources: &Resources, others: &[Foreign], path: &str) -> Option<Document> {
+        if let Some(other) = others.iter().find(|o| group_path(&o.group, &o.version) == path) {
+            return other.three.clone();
+        }
         let ((group, version), served) =
             groups(resources).into_iter().find(|((g, v), _)| group_path(g, v) == path)?;
         let key = Key::Group(group.to_owned(), version.to_owned());
         Some(self.made(key, self.hash(served.iter().copied()), || {
-            Bytes::from(build(group, version, &served).to_string())
+            Bytes::from(build(group, version, &served, Some(Form::Three)).to_string())
         }))
     }
 
     /// `/openapi/v2`: all groups in the older form, as JSON.
     #[must_use]
-    pub fn all_json(&self, resources: &Resources) -> Document {
-        let hash = self.hash(resources.iter());
-        self.made(Key::AllJson, hash, || Bytes::from(all(resources).to_string()))
+    pub fn all_json(&self, resources: &Resources, others: &[Foreign]) -> Document {
+        let hash = self.hash_of_all(resources, others);
+        self.made(Key::AllJson, hash, || Bytes::from(all(resources, others).to_string()))
     }
 
     /// The same in protobuf.
     #[must_use]
-    pub fn all_protobuf(&self, resources: &Resources) -> Document {
-        let hash = self.hash(resources.iter());
-        self.made(Key::AllProtobuf, hash, || Bytes::from(gnostic::encode(&all(resources))))
+    pub fn all_protobuf(&self, resources: &Resources, others: &[Foreign]) -> Document {
+        let hash = self.hash_of_all(resources, others);
+        self.made(Key::AllProtobuf, hash, || Bytes::from(gnostic::encode(&all(resources, others))))
+    }
+
+    fn hash_of_all(&self, resources: &Resources, others: &[Foreign]) -> String {
+        let own = self.hash(resources.iter());
+        let mut theirs = others.iter().filter_map(|o| o.two.as_ref()).peekable();
+        if theirs.peek().is_none() {
+            return own;
+        }
+        let mut digest = Sha256::new();
+        digest.update(own);
+        theirs.for_each(|part| digest.update(part.hash()));
+        hex::encode(&digest.finalize()[..16]).to_uppercase()
+    }
+
+    /// Drops the documents of groups that are not served any more.
+    fn forget(&self, gone: impl Fn(&str, &str) -> bool) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|key, _| !matches!(key, Key::Group(group, version) if gone(group, version)));
     }
 
     fn made(&self, key: Key, hash: String, make: impl FnOnce() -> Bytes) -> Document {
@@ -127,10 +158,16 @@ fn info() -> Value {
     json!({"title": "Kubernetes", "version": crate::http::discovery::VERSION})
 }
 
-fn all(resources: &Resources) -> Value {
-    let documents =
-        groups(resources).into_iter().map(|((group, version), served)| build(group, version, &served));
-    v2::merged(documents, &info())
+fn all(resources: &Resources, others: &[Foreign]) -> Value {
+    let groups = groups(resources).into_iter();
+    let documents = groups.map(|((group, version), served)| build(group, version, &served, None));
+    let mut document = v2::merged(documents, &info());
+    let types = resources.iter().filter_map(|r| Some(custom::types(r.custom()?, &r.plural, Form::Two)));
+    for (name, schema) in types.flatten() {
+        document["definitions"][name] = schema;
+    }
+    others.iter().filter_map(|o| o.two.as_ref()).for_each(|part| part.add_to(&mut document));
+    document
 }
 
 /// `api/v1` or `apis/GROUP/VERSION`.
@@ -138,14 +175,14 @@ fn group_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-fn build(group: &str, version: &str, served: &[&Arc<Served>]) -> Value {
-    let served: Vec<&Resource> = served.iter().map(|s| &****s).collect();
+fn build(group: &str, version: &str, served: &[&Arc<Served>], customs: Option<Form>) -> Value {
+    let served: Vec<&Served> = served.iter().map(|s| &***s).collect();
     let root = format!("/{}", group_path(group, version));
     json!({
         "openapi": "3.0.0",
         "info": info(),
         "paths": paths::of(&root, &served),
-        "components": {"schemas": schemas::of(&served)},
+        "components": {"schemas": schemas::of(&served, customs)},
     })
 }
 
@@ -157,7 +194,7 @@ mod tests {
 
     fn parsed(path: &str) -> Value {
         let now = Catalog::new().now();
-        serde_json::from_slice(&OpenApi::new().document(&now, path).unwrap().bytes).unwrap()
+        serde_json::from_slice(&OpenApi::new().document(&now, &[], path).unwrap().bytes).unwrap()
     }
 
     fn references(value: &Value, into: &mut HashSet<String>) {
@@ -174,7 +211,7 @@ mod tests {
     #[test]
     fn every_document_of_the_index_exists_and_refers_only_to_itself() {
         let (api, now) = (OpenApi::new(), Catalog::new().now());
-        let index: Value = serde_json::from_slice(&api.index(&now)).unwrap();
+        let index: Value = serde_json::from_slice(&api.index(&now, &[])).unwrap();
         let paths = index["paths"].as_object().unwrap();
         assert!(paths.contains_key("api/v1") && paths.contains_key("apis/storage.k8s.io/v1"));
         for path in paths.keys() {
@@ -186,7 +223,7 @@ mod tests {
                 assert!(document.pointer(pointer).is_some(), "{path}: {target}");
             }
         }
-        assert!(api.document(&now, "apis/none/v1").is_none());
+        assert!(api.document(&now, &[], "apis/none/v1").is_none());
     }
 
     #[test]
@@ -224,7 +261,7 @@ mod tests {
     #[test]
     fn the_document_of_all_groups_refers_only_to_itself() {
         let (api, now) = (OpenApi::new(), Catalog::new().now());
-        let all = api.all_json(&now);
+        let all = api.all_json(&now, &[]);
         let document: Value = serde_json::from_slice(&all.bytes).unwrap();
         assert_eq!(document["swagger"], "2.0");
         let mut targets = HashSet::new();
@@ -240,7 +277,7 @@ mod tests {
         let post = &document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"];
         assert_eq!(post["x-kubernetes-group-version-kind"]["kind"], "Pod");
         assert!(post["parameters"].as_array().unwrap().iter().any(|p| p["in"] == "body"));
-        let binary = api.all_protobuf(&now);
+        let binary = api.all_protobuf(&now, &[]);
         assert_eq!(binary.hash, all.hash);
         assert!(binary.bytes.starts_with(b"\x0a\x032.0\x12"), "swagger and info come first");
         println!("{} bytes of JSON, {} of protobuf", all.bytes.len(), binary.bytes.len());
@@ -249,9 +286,9 @@ mod tests {
     #[test]
     fn a_document_is_made_once() {
         let (api, now) = (OpenApi::new(), Catalog::new().now());
-        let first = api.document(&now, "api/v1").unwrap();
-        let second = api.document(&now, "api/v1").unwrap();
+        let first = api.document(&now, &[], "api/v1").unwrap();
+        let second = api.document(&now, &[], "api/v1").unwrap();
         assert_eq!(first.bytes.as_ptr(), second.bytes.as_ptr());
-        assert_ne!(first.hash, api.document(&now, "apis/storage.k8s.io/v1").unwrap().hash);
+        assert_ne!(first.hash, api.document(&now, &[], "apis/storage.k8s.io/v1").unwrap().hash);
     }
 }

@@ -3,13 +3,19 @@
 //!
 //! - [`OpenApi`] the index and the documents
 //! - `schemas` the types of a document
+//! - `custom` the same of kinds that people defined; `words` what fields mean that every object has
 //! - `paths` its operations
+//! - [`Foreign`] what other servers publish
 //! - `v2` the older form; `gnostic` its protobuf
 
+mod custom;
 mod documents;
+mod foreign;
 mod gnostic;
 mod paths;
 mod schemas;
 mod v2;
+mod words;
 
 pub use documents::{Document, OpenApi};
+pub use foreign::{Foreign, Swagger};

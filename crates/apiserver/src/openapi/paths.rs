@@ -1,20 +1,23 @@
 //! The operations of a document: one path per form of URL, one operation per verb.
 
+use super::custom::type_name;
 use super::schemas::reference;
+use crate::catalog::Served;
+use crate::custom::Version;
 use serde_json::{Map, Value, json};
-use trine_objects::resources::{Resource, Subresource};
+use trine_objects::resources::Subresource;
 use trine_objects::schema;
 
 const JSON: &str = "application/json";
-/// What a patch may be, in the order of the table; kinds without a schema would lack the last.
+/// What a patch may be, in the order of the table; custom kinds lack the last.
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
-/// What objects are answered in.
-const ANSWERS: [&str; 3] = [JSON, trine_objects::protobuf::MEDIA_TYPE, "application/yaml"];
+/// What objects are answered in; custom kinds lack the last.
+const ANSWERS: [&str; 3] = [JSON, "application/yaml", trine_objects::protobuf::MEDIA_TYPE];
 
 /// Group, version and kind of what an operation is about.
 #[derive(Clone, Copy)]
@@ -22,20 +25,47 @@ struct Subject<'a> {
     group: &'a str,
     version: &'a str,
     kind: &'a str,
+    /// The version of the definition whose objects these are.
+    custom: Option<&'a Version>,
+    /// Whether it is part of what is built in, which can be patched strategically and spoken of in protobuf.
+    built_in: bool,
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    fn of(r: &'a Served) -> Self {
+        let custom = r.custom().map(|v| &**v);
+        Self { group: &r.group, version: &r.version, kind: &r.kind, custom, built_in: custom.is_none() }
+    }
+
+    fn built_in(group: &'a str, version: &'a str, kind: &'a str) -> Self {
+        Self { group, version, kind, custom: None, built_in: true }
+    }
+
+    fn answers(self) -> &'static [&'static str] {
+        if self.built_in { &ANSWERS } else { &ANSWERS[..2] }
+    }
+
+    fn patches(self) -> &'static [&'static str] {
+        if self.built_in { &PATCHES } else { &PATCHES[..3] }
+    }
+
     fn marks(self) -> Value {
         json!({"group": self.group, "version": self.version, "kind": self.kind})
     }
 
     /// Its type, or any object for what is described nowhere (options of connections).
     fn schema(self) -> Value {
+        if let Some(version) = self.custom {
+            return reference(&type_name(version, &version.kind));
+        }
         schema::of(self.group, self.version, self.kind)
             .map_or_else(|| json!({"type": "object"}), |ty| reference(&ty.name()))
     }
 
     fn list_schema(self) -> Value {
+        if let Some(version) = self.custom {
+            return reference(&type_name(version, &version.list_kind));
+        }
         let list = format!("{}List", self.kind);
         schema::of(self.group, self.version, &list)
             .map_or_else(|| json!({"type": "object"}), |ty| reference(&ty.name()))
@@ -43,10 +73,10 @@ impl Subject<'_> {
 }
 
 /// All paths of resources below `root`, as `/api/v1`.
-pub(super) fn of(root: &str, served: &[&Resource]) -> Value {
+pub(super) fn of(root: &str, served: &[&Served]) -> Value {
     let mut paths = Map::new();
     for r in served {
-        let subject = Subject { group: &r.group, version: &r.version, kind: &r.kind };
+        let subject = Subject::of(r);
         let all = format!("{root}/{}", r.plural);
         let within = format!("{root}/namespaces/{{namespace}}/{}", r.plural);
         let collection = if r.namespaced { &within } else { &all };
@@ -60,7 +90,10 @@ pub(super) fn of(root: &str, served: &[&Resource]) -> Value {
             paths.insert(format!("{collection}/{{name}}"), path(named, object_operations(r, subject)));
         }
         for s in &r.subresources {
-            paths.insert(format!("{collection}/{{name}}/{}", s.name), path(named, subresource_operations(s)));
+            paths.insert(
+                format!("{collection}/{{name}}/{}", s.name),
+                path(named, subresource_operations(s, subject)),
+            );
         }
     }
     Value::Object(paths)
@@ -83,7 +116,7 @@ fn query(names: &[(&str, &str)]) -> Value {
 
 fn operation(action: &str, subject: Subject, parameters: &[(&str, &str)], answer: &Value) -> Value {
     let content: Map<String, Value> =
-        ANSWERS.map(|t| (t.to_owned(), json!({"schema": answer}))).into_iter().collect();
+        subject.answers().iter().map(|t| ((*t).to_owned(), json!({"schema": answer}))).collect();
     json!({
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": subject.marks(),
@@ -128,18 +161,22 @@ fn write(action: &str, subject: Subject) -> Value {
 }
 
 fn patch(subject: Subject) -> Value {
-    with_body(operation("patch", subject, &WRITING, &subject.schema()), &PATCHES, &json!({"type": "object"}))
+    with_body(
+        operation("patch", subject, &WRITING, &subject.schema()),
+        subject.patches(),
+        &json!({"type": "object"}),
+    )
 }
 
 fn delete(action: &str, subject: Subject) -> Value {
-    let options = Subject { group: "", version: "v1", kind: "DeleteOptions" }.schema();
-    let status = Subject { group: "", version: "v1", kind: "Status" }.schema();
+    let options = Subject::built_in("", "v1", "DeleteOptions").schema();
+    let status = Subject::built_in("", "v1", "Status").schema();
     let mut operation = with_body(operation(action, subject, &DELETION, &status), &[JSON], &options);
     operation["requestBody"]["required"] = false.into();
     operation
 }
 
-fn collection_operations(r: &Resource, subject: Subject) -> Vec<(&'static str, Value)> {
+fn collection_operations(r: &Served, subject: Subject) -> Vec<(&'static str, Value)> {
     let mut operations = Vec::new();
     if r.serves("list") {
         operations.push(("get", list(subject)));
@@ -153,7 +190,7 @@ fn collection_operations(r: &Resource, subject: Subject) -> Vec<(&'static str, V
     operations
 }
 
-fn object_operations(r: &Resource, subject: Subject) -> Vec<(&'static str, Value)> {
+fn object_operations(r: &Served, subject: Subject) -> Vec<(&'static str, Value)> {
     let mut operations = vec![("get", operation("get", subject, &[("pretty", "string")], &subject.schema()))];
     if r.serves("update") {
         operations.push(("put", write("put", subject)));
@@ -167,8 +204,10 @@ fn object_operations(r: &Resource, subject: Subject) -> Vec<(&'static str, Value
     operations
 }
 
-fn subresource_operations(s: &Subresource) -> Vec<(&'static str, Value)> {
-    let subject = Subject { group: &s.group, version: &s.version, kind: &s.kind };
+fn subresource_operations(s: &Subresource, of: Subject) -> Vec<(&'static str, Value)> {
+    let own = of.kind == s.kind && of.version == s.version;
+    let other = Subject { built_in: of.built_in, ..Subject::built_in(&s.group, &s.version, &s.kind) };
+    let subject = if own { of } else { other };
     let connects = s.kind.ends_with("Options");
     let mut operations = Vec::new();
     for verb in s.verbs {

@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use trine_objects::resources::Resource;
 use trine_objects::schema::{self, Field, ListMark, Ty, Type};
+
+use super::custom::{self, Form};
+use super::words;
+use crate::catalog::Served;
 
 /// Where types lie in a document.
 const ROOT: &str = "#/components/schemas/";
@@ -17,15 +20,17 @@ pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("{ROOT}{name}")})
 }
 
-/// All types that resources need: their objects, lists, options, and what these are made of.
-pub(super) fn of(served: &[&Resource]) -> Value {
+/// All types that resources need: their objects, lists, options, and what these are made of. Those of custom kinds in a form,
+/// if there is one.
+pub(super) fn of(served: &[&Served], customs: Option<Form>) -> Value {
     let mut todo: Vec<&'static Type> = Vec::new();
     for r in served {
         todo.extend(schema::of(&r.group, &r.version, &r.kind));
         todo.extend(schema::of(&r.group, &r.version, &format!("{}List", r.kind)));
         todo.extend(r.subresources.iter().filter_map(|s| schema::of(&s.group, &s.version, &s.kind)));
     }
-    for name in ["~meta.v1.DeleteOptions", "~meta.v1.Status"] {
+    // Custom kinds have no more types than these of their own.
+    for name in ["~meta.v1.DeleteOptions", "~meta.v1.Status", "~meta.v1.ObjectMeta", "~meta.v1.ListMeta"] {
         todo.extend(schema::named(name));
     }
     let mut done: BTreeMap<String, Value> = BTreeMap::new();
@@ -44,6 +49,12 @@ pub(super) fn of(served: &[&Resource]) -> Value {
     );
     done.insert(TIME.to_owned(), json!({"type": "string", "format": "date-time"}));
     done.insert(MICRO_TIME.to_owned(), json!({"type": "string", "format": "date-time"}));
+    if let Some(form) = customs {
+        for resource in served {
+            let types = resource.custom().map(|version| custom::types(version, &resource.plural, form));
+            done.extend(types.into_iter().flatten());
+        }
+    }
     Value::Object(done.into_iter().collect())
 }
 
@@ -58,9 +69,19 @@ fn referred(ty: &Ty, into: &mut Vec<&'static Type>) {
 fn object(ty: &'static Type) -> Value {
     let mut out = Map::new();
     out.insert("type".into(), "object".into());
+    let (name, whole) = (ty.name(), !ty.kinds.is_empty());
+    if let Some(text) = words::of_type(&name) {
+        out.insert("description".into(), text.into());
+    }
     if !ty.fields.is_empty() {
-        let properties: Map<String, Value> =
-            ty.fields.iter().map(|f| (f.name.to_owned(), field(f))).collect();
+        let described = |f: &Field| {
+            let mut schema = field(f);
+            if let Some(text) = words::of_field(&name, f.name, whole) {
+                schema["description"] = text.into();
+            }
+            (f.name.to_owned(), schema)
+        };
+        let properties: Map<String, Value> = ty.fields.iter().map(described).collect();
         out.insert("properties".into(), properties.into());
     }
     let required: Vec<&str> = ty.fields.iter().filter(|f| f.required).map(|f| f.name).collect();

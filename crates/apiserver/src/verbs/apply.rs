@@ -8,10 +8,13 @@ use super::options::WriteOptions;
 use super::owners::{Ownership, Place};
 use super::update::{parse, write};
 use super::{Written, invalid};
+use crate::access::attributes::Attributes;
+use crate::access::decision::Decision;
 use crate::kinds::{Cause, Invalid};
 use crate::registry::{Registry, text};
 use crate::request::{FieldValidation, Target, check};
 use crate::status::ApiError;
+use crate::user;
 
 /// How often an apply is tried again after losing a race. Upstream: 5.
 const RETRIES: usize = 5;
@@ -118,6 +121,17 @@ async fn over(
     write(registry, &stored, old, revision, new, Ownership::Settled, options.dry_run).await
 }
 
+/// Who makes an object by applying it needs the right to create it, beside the right to patch.
+fn may_create(registry: &Registry, target: &Target) -> Result<(), ApiError> {
+    let Some(user) = user::caller() else { return Ok(()) };
+    let (resource, name) = (&target.resource, target.name.as_deref().unwrap_or_default());
+    let wanted = Attributes::of("create", &resource.group, &resource.plural, &target.namespace, name);
+    match registry.authorizer().decide(&user, &wanted) {
+        Decision::Allow(_) => Ok(()),
+        Decision::NoOpinion(why) => Err(wanted.denied(&user, &why)),
+    }
+}
+
 /// Applies where there is nothing.
 async fn anew(
     registry: &Registry,
@@ -130,6 +144,7 @@ async fn anew(
     if !resource.serves("create") {
         return Err(ApiError::not_found(resource, name));
     }
+    may_create(registry, target)?;
     let uid = text(&config["metadata"]["uid"]);
     if !uid.is_empty() {
         let why = format!(

@@ -112,6 +112,11 @@ async fn attempt_create(
     owner: Ownership<'_>,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
+    if resource.custom().is_some_and(|version| version.terminating) {
+        let why = "create not allowed while custom resource definition is terminating".to_owned();
+        let name = text(&object["metadata"]["name"]).to_owned();
+        return Err(ApiError::Denied { resource: resource.qualified(), name, why });
+    }
     let hooks = resource.hooks();
     let mut cx = registry.cx();
     stamp(resource, &mut object);

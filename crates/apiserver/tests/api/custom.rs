@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::server::*;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const CRONS: &str = "/apis/example.org/v1/namespaces/default/crons";
 
 fn version(name: &str, storage: bool, more: &Value) -> Value {
@@ -35,7 +35,7 @@ fn cron(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.org/v1", "kind": "Cron", "metadata": {"name": name}, "spec": spec})
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..200 {
         if holds().await {
             return;
@@ -47,8 +47,12 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 async fn defined(api: &Api, definition: Value) {
     api.make(DEFINITIONS, definition).await;
+    established(api, "crons.example.org").await;
+}
+
+pub async fn established(api: &Api, name: &str) {
     until("established", async || {
-        let now = api.get(&format!("{DEFINITIONS}/crons.example.org")).await;
+        let now = api.get(&format!("{DEFINITIONS}/{name}")).await;
         let conditions = now["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True")
     })

@@ -4,13 +4,13 @@ use crate::server::*;
 use std::process::{Command, Output};
 use trine_kernel::testing::program;
 
-struct Kubectl {
+pub struct Kubectl {
     config: std::path::PathBuf,
     home: std::path::PathBuf,
 }
 
 impl Kubectl {
-    fn of(api: &Api) -> Self {
+    pub fn of(api: &Api) -> Self {
         let config = api.dir.path().join("kubeconfig");
         std::fs::write(&config, api.server.kubeconfig()).unwrap();
         Self { config, home: api.dir.path().to_owned() }
@@ -28,12 +28,19 @@ impl Kubectl {
         command
     }
 
-    async fn run(&self, args: &[&str]) -> Output {
+    pub async fn run(&self, args: &[&str]) -> Output {
         let mut command = self.command(args);
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
     }
 
-    async fn ok(&self, args: &[&str]) -> String {
+    /// What it says when it fails.
+    pub async fn refused(&self, args: &[&str]) -> String {
+        let done = self.run(args).await;
+        assert!(!done.status.success(), "kubectl {args:?} did it");
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    }
+
+    pub async fn ok(&self, args: &[&str]) -> String {
         let done = self.run(args).await;
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.success(), "kubectl {args:?}: {stderr}");

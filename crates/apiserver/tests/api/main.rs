@@ -3,6 +3,7 @@
 //! - `audit` who did what
 //! - `access` who may do what
 //! - `server` a server in a folder of its own, and calls to it without a network
+//! - `aggregation` groups that other servers serve
 //! - `objects` create, read, change; refusals; pages
 //! - `applying` server-side apply, and who owns what
 //! - `custom` kinds that people define
@@ -16,12 +17,14 @@
 //! - `network` TLS, certificates, streams to a kubelet
 //! - `itself` health, metrics, the whole store
 //! - `kubectl` the client that everybody uses
+//! - `publishing` custom kinds in the description of what is served
 //! - `shared` several servers on one etcd
 //! - `restart` what is left after a stop and after a kill
 
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod aggregation;
 mod applying;
 mod audit;
 mod custom;
@@ -34,6 +37,7 @@ mod listing;
 mod network;
 mod objects;
 mod protobuf;
+mod publishing;
 mod restart;
 mod server;
 mod shared;

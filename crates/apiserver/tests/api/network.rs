@@ -48,6 +48,12 @@ async fn connect(
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
 
+/// A connection of the cluster's admin.
+pub async fn as_admin(api: &Api) -> TlsStream<TcpStream> {
+    let identity = api.server.issue("admin", &["system:masters"], &[]).unwrap();
+    connect(api, Some(&identity), "http/1.1").await.unwrap()
+}
+
 async fn get(stream: TlsStream<TcpStream>, path: &str, two: bool) -> (u16, Value) {
     let request =
         http::Request::builder().uri(format!("https://localhost{path}")).body(Empty::<bytes::Bytes>::new());

@@ -88,9 +88,20 @@ impl Api {
         path: &str,
         body: Value,
     ) -> (u16, Value) {
+        self.typed_as(user, method, path, "application/json", body).await
+    }
+
+    pub async fn typed_as(
+        &self,
+        user: (&str, &[&str]),
+        method: &str,
+        path: &str,
+        media: &str,
+        body: Value,
+    ) -> (u16, Value) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         let request = Request::builder().method(method).uri(path);
-        let request = request.header("content-type", "application/json").body(Body::from(text)).unwrap();
+        let request = request.header("content-type", media).body(Body::from(text)).unwrap();
         let service = self.server.service(user.0, user.1);
         read(service.oneshot(request).await.unwrap()).await
     }

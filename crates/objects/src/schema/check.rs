@@ -51,7 +51,7 @@ impl std::fmt::Display for FieldError {
 
 /// Everything in the object that does not fit the schema. Null is the absence of a value and fits everywhere.
 pub fn check<'a>(schema: impl Into<SchemaRef<'a>>, object: &Value) -> Vec<FieldError> {
-    let mut walk = Walk { path: String::new(), errors: Vec::new() };
+    let mut walk = Walk { path: String::new(), errors: Vec::new(), lenient: false };
     walk.value(schema.into(), object);
     walk.errors
 }
@@ -59,6 +59,8 @@ pub fn check<'a>(schema: impl Into<SchemaRef<'a>>, object: &Value) -> Vec<FieldE
 struct Walk {
     path: String,
     errors: Vec<FieldError>,
+    /// Unknown fields go without a word: upstream's strict decoding does not look below what has two forms.
+    lenient: bool,
 }
 
 impl Walk {
@@ -95,7 +97,14 @@ impl Walk {
         if value.is_null() {
             return;
         }
-        match (schema.shape(), value) {
+        let around = self.lenient;
+        self.lenient |= schema.either().is_some();
+        self.shaped(schema.shape_for(value), value);
+        self.lenient = around;
+    }
+
+    fn shaped(&mut self, shape: Shape<'_>, value: &Value) {
+        match (shape, value) {
             (Shape::Any, _) => {}
             (Shape::Scalar(scalar), value) => {
                 if let Some(expected) = misfit(scalar, value) {
@@ -117,6 +126,7 @@ impl Walk {
         for (name, inner) in map {
             self.within(name, |walk| match object.below(name) {
                 Some(schema) => walk.value(schema, inner),
+                None if walk.lenient => {}
                 None => walk.report(Problem::Unknown),
             });
         }
@@ -164,6 +174,28 @@ mod tests {
                 "resources": {"limits": {"cpu": 0.5}}}]},
         });
         assert_eq!(messages("Pod", &pod), Vec::<String>::new());
+    }
+
+    #[test]
+    fn below_what_has_two_forms_types_count_and_unknown_fields_do_not() {
+        let found = |property: Value| -> Vec<String> {
+            let version = json!({"schema": {"openAPIV3Schema": {"properties": {"p": property}}}});
+            let definition = json!({"spec": {"versions": [version]}});
+            let ty = super::super::of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+            let errors = check(ty, &definition);
+            errors
+                .iter()
+                .map(|e| e.to_string().replace("spec.versions[0].schema.openAPIV3Schema.", ""))
+                .collect()
+        };
+        let none = Vec::<String>::new();
+        assert_eq!(found(json!({"items": {"type": "string", "odd": 1}, "additionalProperties": true})), none);
+        assert_eq!(
+            found(json!({"items": {"type": 1}})),
+            ["properties.p.items.type: expected string, got number 1"]
+        );
+        assert_eq!(found(json!({"items": 1})), ["properties.p.items: expected object, got number 1"]);
+        assert_eq!(found(json!({"odd": 1})), ["unknown field \"properties.p.odd\""]);
     }
 
     #[test]

@@ -16,5 +16,5 @@ mod view;
 pub use check::{FieldError, Problem, check};
 pub use prune::prune;
 pub use structural::{JsonType, Structural, StructuralList, Values};
-pub use table::{Field, Kind, ListMark, Place, Simpler, Ty, Type, named, of, source, types};
+pub use table::{Field, Kind, ListMark, Place, Simpler, Ty, Type, TypeId, named, of, source, types};
 pub use view::{Keys, ListKind, ListRef, ObjectRef, Scalar, SchemaRef, Shape};

@@ -11,7 +11,7 @@ pub fn prune<'a>(schema: impl Into<SchemaRef<'a>>, object: &mut Value) {
 }
 
 fn prune_value(schema: SchemaRef<'_>, value: &mut Value) {
-    match (schema.shape(), value) {
+    match (schema.shape_for(value), value) {
         (Shape::Object(object), Value::Object(map)) => prune_fields(object, map),
         (Shape::List(list), Value::Array(items)) if matters(list.items) => {
             items.iter_mut().for_each(|inner| prune_value(list.items, inner));
@@ -73,6 +73,23 @@ mod tests {
                     "overhead": {"cpu": "500m", "memory": "1Gi"}},
                 "metadata": {"managedFields": [{"fieldsV1": {"f:x": null}}]},
             })
+        );
+    }
+
+    #[test]
+    fn what_has_two_forms_is_pruned_in_either() {
+        let mut definition = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "l": {"type": "array", "items": {"type": "string", "odd": 1}},
+            "m": {"additionalProperties": {"odd": 1, "default": {"odd": 1}}},
+            "n": {"additionalProperties": true}}}}}]}});
+        prune(
+            super::super::of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap(),
+            &mut definition,
+        );
+        assert_eq!(
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"],
+            json!({"l": {"type": "array", "items": {"type": "string"}}, "m": {"additionalProperties": {"default": {"odd": 1}}},
+                "n": {"additionalProperties": true}})
         );
     }
 

@@ -1,7 +1,7 @@
 //! One view of a schema for everything that walks objects, whether it comes from the table or from a custom resource.
 
 use super::structural::{JsonType, Structural, StructuralList, Values};
-use super::{Field, ListMark, Ty, Type, named};
+use super::{Field, ListMark, Simpler, Ty, Type, TypeId, named};
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -158,6 +158,30 @@ impl<'a> SchemaRef<'a> {
             Source::Field(field) => of_field(field),
             Source::Structural(schema) => of_structural(schema),
         }
+    }
+
+    /// What may stand here, given what does: a type that may also be something simpler is told by its value.
+    #[must_use]
+    pub fn shape_for(self, value: &Value) -> Shape<'a> {
+        let Some((id, simpler)) = self.either() else { return self.shape() };
+        let items = match (simpler, value) {
+            (Simpler::Bool, Value::Bool(_)) => return Shape::Scalar(Scalar::Bool),
+            (Simpler::List, Value::Array(_)) => id.get().into(),
+            (Simpler::Strings, Value::Array(_)) => SchemaRef(Source::Value(&STRING)),
+            _ => return SchemaRef::from(id.get()).shape(),
+        };
+        Shape::List(ListRef { items, kind: ListKind::Atomic })
+    }
+
+    /// The type that may stand here, where something simpler may, too.
+    #[must_use]
+    pub fn either(self) -> Option<(TypeId, Simpler)> {
+        let ty = match self.0 {
+            Source::Value(ty) => ty,
+            Source::Field(field) => &field.ty,
+            _ => return None,
+        };
+        if let Ty::RefOr(id, simpler) = ty { Some((*id, *simpler)) } else { None }
     }
 
     /// Whether null is a value of its own here, not the absence of one.
