@@ -6,21 +6,26 @@
 //! - [`verbs`] what may be done to objects, the same for all kinds
 //! - [`kinds`] what is particular to each kind: defaults, validation, columns
 //! - [`admission`] whether a write fits what else is there
+//! - [`asked`] what a request asked for, for those below the verbs
 //! - [`catalog`] which kinds there are at this moment
 //! - [`aggregation`] groups that other servers serve
 //! - [`registry`] objects in the store
+//! - [`cel`] expressions about requests, which configurations carry
 //! - [`claims`] what Services hold, when several servers share a store
 //! - [`metrics`] what the server counts about itself
 //! - [`custom`] kinds that people defined
 //! - [`openapi`] the published description of what is served
 //! - [`pki`], [`rotation`] and [`user`] who is who, [`access`] who may do what
+//! - [`webhook`] calling others who have a say
 //! - [`status`] refusals
 
 pub mod access;
 pub mod admission;
 pub mod aggregation;
+pub mod asked;
 pub mod bootstrap;
 pub mod catalog;
+pub mod cel;
 mod claims;
 pub mod custom;
 mod flow_defaults;
@@ -36,5 +41,6 @@ mod server;
 pub mod status;
 pub mod user;
 pub mod verbs;
+pub mod webhook;
 
 pub use server::{Accounts, ApiServer, AuditConfig, Config, StartError, start};

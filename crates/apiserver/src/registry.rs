@@ -11,6 +11,7 @@ use trine_store::{Cache, Expect, Object, Op, Prefix, Snapshot, Store, StoreError
 
 use crate::access::Authorizer;
 use crate::access::token::Tokens;
+use crate::admission::dynamic::Dynamic;
 use crate::catalog::{Catalog, Served};
 use crate::claims::{ClaimError, Claims};
 use crate::kinds::{Allocators, Cx, Held, Objects, holdings, metadata_fields};
@@ -35,6 +36,7 @@ pub struct Registry {
     allocators: Allocators,
     catalog: Arc<Catalog>,
     authorizer: Arc<Authorizer>,
+    dynamic: Dynamic,
     issuing: Option<Issuing>,
 }
 
@@ -59,7 +61,8 @@ impl Registry {
         let decode = move |key: &str, revision, value: &Bytes| decode(&known, key, revision, value);
         let cache = Cache::start(&*store, Box::new(decode)).await?;
         let authorizer = Arc::new(Authorizer::start(&cache));
-        let registry = Self { store, cache, allocators, catalog, authorizer, issuing: None };
+        let dynamic = Dynamic::start(&cache);
+        let registry = Self { store, cache, allocators, catalog, authorizer, dynamic, issuing: None };
         registry.allocators.adopt(&Objects::list(&registry, "", "services"));
         Ok(registry)
     }
@@ -112,6 +115,12 @@ impl Registry {
     #[must_use]
     pub fn authorizer(&self) -> &Arc<Authorizer> {
         &self.authorizer
+    }
+
+    /// Who is configured to decide about writes.
+    #[must_use]
+    pub fn dynamic(&self) -> &Dynamic {
+        &self.dynamic
     }
 
     /// The surroundings of one attempt to write.

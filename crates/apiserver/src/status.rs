@@ -145,6 +145,12 @@ pub enum ApiError {
     /// Something that is needed does not answer.
     #[error("{0}")]
     Unavailable(String),
+    /// Somebody else refuses, in words of his own: the `Status` of a webhook or a policy.
+    #[error("{}", status["message"].as_str().unwrap_or_default())]
+    Refused {
+        /// With message, reason and code.
+        status: Box<Value>,
+    },
     /// It cannot be done, and upstream has no reason for it.
     #[error("{0}")]
     Failed(String),
@@ -199,12 +205,25 @@ impl ApiError {
             Self::TooLargeRevision { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Self::Refused { status } => {
+                let code = status["code"].as_u64().and_then(|c| u16::try_from(c).ok());
+                let code = code.and_then(|c| StatusCode::from_u16(c).ok());
+                (code.unwrap_or(StatusCode::BAD_REQUEST), "")
+            }
         }
     }
 
     /// The `Status` object.
     #[must_use]
     pub fn status(&self) -> Value {
+        if let Self::Refused { status } = self {
+            let mut status = (**status).clone();
+            for (key, value) in [("kind", "Status"), ("apiVersion", "v1")] {
+                status[key] = value.into();
+            }
+            status["metadata"] = json!({});
+            return status;
+        }
         let (code, reason) = self.code();
         let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.to_string(), "reason": reason, "code": code.as_u16()});

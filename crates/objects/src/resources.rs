@@ -153,6 +153,11 @@ fn autoscaler() -> Resource {
         .in_all()
 }
 
+/// What decides about the writes of others.
+fn admission(kind: &'static str, plural: &'static str, singular: &'static str) -> Resource {
+    of("admissionregistration.k8s.io", kind, plural, singular).category("api-extensions").cluster_wide()
+}
+
 /// What sets a row of the table apart from the ordinary.
 impl Resource {
     fn short(mut self, name: &'static str) -> Self {
@@ -259,6 +264,29 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
             .in_all()
             .with(sub("proxy", "", "v1", "ServiceProxyOptions", CONNECT))
             .with_status(),
+        admission("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "mutatingadmissionpolicy"),
+        admission(
+            "MutatingAdmissionPolicyBinding",
+            "mutatingadmissionpolicybindings",
+            "mutatingadmissionpolicybinding",
+        ),
+        admission(
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+            "mutatingwebhookconfiguration",
+        ),
+        admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies", "validatingadmissionpolicy")
+            .with_status(),
+        admission(
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+            "validatingadmissionpolicybinding",
+        ),
+        admission(
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            "validatingwebhookconfiguration",
+        ),
         of(
             "apiextensions.k8s.io",
             "CustomResourceDefinition",

@@ -1,5 +1,6 @@
 //! What every request passes: who is it, as whom does he ask, and may he.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -10,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request, header};
 use serde_json::Value;
 
 use super::attributes::Attributes;
-use super::audit::{Auditor, Noted};
+use super::audit::{Auditor, Noted, annotations};
 use super::decision::Decision;
 use super::token::accounts::Believed;
 use super::token::{self, TokenError, Tokens, bootstrap};
@@ -76,10 +77,21 @@ impl Gate {
             Ok(noted) => noted,
             Err(error) => return error.into_response(),
         };
+        let mut added = BTreeMap::new();
         let (allowed, response) = match who {
             Err(error) => (Err(error.to_string()), error.into_response()),
             Ok(who) => match self.decide(&who.user, &wanted) {
-                Ok(reason) => (Ok(reason), user::on_behalf_of(who.user, answer(request, path)).await),
+                Ok(reason) => {
+                    let answering = user::on_behalf_of(who.user, answer(request, path));
+                    let response = if noted.is_some() {
+                        let (response, annotations) = annotations::collecting(answering).await;
+                        added = annotations;
+                        response
+                    } else {
+                        answering.await
+                    };
+                    (Ok(reason), response)
+                }
                 Err(refused) => {
                     let (refused, reason) = *refused;
                     let response = refused.denied(&who.user, &reason).into_response();
@@ -90,7 +102,7 @@ impl Gate {
         match (&self.auditor, noted) {
             (Some(auditor), Some(noted)) => {
                 let allowed = allowed.as_deref().map_err(String::as_str);
-                auditor.end(noted, allowed, response).await
+                auditor.end(noted, allowed, added, response).await
             }
             _ => response,
         }

@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 use super::document::{applied, document};
 use super::form::Form;
 use super::reply::Wish;
-use super::{described, discovery, health, snapshot, stream};
+use super::{connect, described, discovery, health, snapshot, stream};
 use crate::access::gate::Gate;
 use crate::access::review;
 use crate::access::token::discovery as oidc;
 use crate::aggregation::Aggregation;
+use crate::asked::{Asked, doing};
 use crate::catalog::Resources;
 use crate::metrics::{Metrics, Page};
 use crate::openapi::OpenApi;
@@ -186,7 +187,9 @@ impl Server {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match (target.name.is_some(), target.subresource.as_deref()) {
             (true, Some(_)) if connects(&target) => {
-                self.kubelets.pass_on(&self.registry, &target, request).await
+                let warnings = connect::admit(&self.registry, &target, request.uri()).await?;
+                let passed_on = self.kubelets.pass_on(&self.registry, &target, request).await?;
+                Ok(warned(passed_on, warnings))
             }
             (true, Some(part @ ("status" | "approval" | "ephemeralcontainers" | "resize")))
                 if target.resource.subresource(part).is_some() =>
@@ -194,7 +197,8 @@ impl Server {
                 self.one(target, query, request).await
             }
             (true, Some("proxy")) if target.resource.subresource("proxy").is_some() => {
-                self.proxy(target, request).await
+                let warnings = connect::admit(&self.registry, &target, request.uri()).await?;
+                Ok(warned(self.proxy(target, request).await?, warnings))
             }
             (true, Some("scale")) if target.resource.subresource("scale").is_some() => {
                 self.scale(target, query, request).await
@@ -240,7 +244,8 @@ impl Server {
                 let warnings = check(&target.resource, &mut object, duplicates, options.validation)?;
                 to_stored(&target, &mut object);
                 let (resource, namespace) = (target.resource.stored(), target.namespace.as_str());
-                let mut done = create::create(&self.registry, &resource, namespace, object, &options).await?;
+                let making = create::create(&self.registry, &resource, namespace, object, &options);
+                let mut done = doing(Asked::of(&target, &query), making).await.0?;
                 done.warnings.splice(0..0, warnings);
                 Ok(written(StatusCode::CREATED, &form, done))
             }
@@ -248,6 +253,7 @@ impl Server {
                 let body = body_value(request).await?;
                 let options = delete::Options::parse(&query, &body)?;
                 let page = list::list(&self.registry, &target, &query).await?;
+                let mut warnings = Vec::new();
                 for object in &page.objects {
                     let object = update::parse(object.json())?;
                     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
@@ -256,12 +262,15 @@ impl Server {
                         name: Some(text(&object["metadata"]["name"])),
                         ..target.clone()
                     };
-                    match delete::delete(&self.registry, &one, &options).await {
+                    let deleting = delete::delete(&self.registry, &one, &options);
+                    let (deleted, more) = doing(Asked::new(&target.resource, &query, &body), deleting).await;
+                    warnings.extend(more);
+                    match deleted {
                         Ok(_) | Err(ApiError::NotFound { .. }) => {}
                         Err(error) => return Err(error),
                     }
                 }
-                Ok(json_bytes(form.page(&target.resource, &page)))
+                Ok(warned(json_bytes(form.page(&target.resource, &page)), warnings))
             }
             _ => Err(ApiError::MethodNotAllowed),
         }
@@ -278,7 +287,9 @@ impl Server {
 
     /// `POST bindings`: the older way to say `POST pods/NAME/binding`.
     async fn bind(&self, target: &Target, request: Request<Body>) -> Result<Response, ApiError> {
-        let binding = body_value(request).await?;
+        let mut binding = body_value(request).await?;
+        let admitting = part::admit(&self.registry, target, &mut binding, false);
+        doing(Asked::of(target, &Query::default()), admitting).await.0?;
         let pods = self.registry.resource("", "v1", "pods")?;
         let name = binding["metadata"]["name"].as_str().map(str::to_owned);
         let pod = Target { resource: pods, name, ..target.clone() };
@@ -323,7 +334,9 @@ impl Server {
                 let (mut object, duplicates) = document(&content_type, &body)?;
                 let warnings = check(&target.resource, &mut object, duplicates, options.validation)?;
                 to_stored(&target, &mut object);
-                let mut done = update::replace(&self.registry, &target.stored(), object, &options).await?;
+                let stored = target.stored();
+                let replacing = update::replace(&self.registry, &stored, object, &options);
+                let mut done = doing(Asked::of(&target, &query), replacing).await.0?;
                 done.warnings.splice(0..0, warnings);
                 Ok(written(StatusCode::OK, &form, done))
             }
@@ -332,21 +345,24 @@ impl Server {
                 if kind == PatchKind::Apply {
                     let options = options(&query, &request, WriteVerb::Apply)?;
                     let config = applied(&read(request).await?)?;
-                    let (new, done) = apply::apply(&self.registry, &target, config, &options).await?;
+                    let applying = apply::apply(&self.registry, &target, config, &options);
+                    let (new, done) = doing(Asked::of(&target, &query), applying).await.0?;
                     let code = if new { StatusCode::CREATED } else { StatusCode::OK };
                     return Ok(written(code, &form, done));
                 }
                 let options = options(&query, &request, WriteVerb::Patch)?;
                 let body = read(request).await?;
                 let change = document("application/json", &body)?;
-                let done = update::patch(&self.registry, &target, kind, &change, &options).await?;
+                let patching = update::patch(&self.registry, &target, kind, &change, &options);
+                let done = doing(Asked::of(&target, &query), patching).await.0?;
                 Ok(written(StatusCode::OK, &form, done))
             }
             Method::DELETE if target.subresource.is_none() => {
                 let body = body_value(request).await?;
                 let options = delete::Options::parse(&query, &body)?;
-                let answer = delete::delete(&self.registry, &target, &options).await?;
-                Ok(json_response(StatusCode::OK, &answer))
+                let deleting = delete::delete(&self.registry, &target, &options);
+                let (answer, warnings) = doing(Asked::new(&target.resource, &query, &body), deleting).await;
+                Ok(warned(json_response(StatusCode::OK, &answer?), warnings))
             }
             _ => Err(ApiError::MethodNotAllowed),
         }
@@ -361,7 +377,10 @@ impl Server {
         let method = request.method().clone();
         let verb = if method == Method::POST { WriteVerb::Create } else { WriteVerb::Update };
         let options = options(&query, &request, verb)?;
-        let body = body_value(request).await?;
+        let mut body = body_value(request).await?;
+        let admitting = part::admit(&self.registry, &target, &mut body, options.dry_run);
+        let (admitted, warnings) = doing(Asked::of(&target, &query), admitting).await;
+        admitted?;
         let pods = target.resource.plural == "pods";
         let answer = match (target.subresource.as_deref(), method) {
             (Some("binding"), Method::POST) if pods => part::bind(&self.registry, &target, &body).await?,
@@ -372,7 +391,7 @@ impl Server {
             (Some("token"), Method::POST) if target.resource.plural == "serviceaccounts" => {
                 let account = (target.namespace.as_str(), target.name.as_deref().unwrap_or_default());
                 let made = self.gate.request_token(account, body, now_unix())?;
-                return Ok(json_response(StatusCode::CREATED, &made));
+                return Ok(warned(json_response(StatusCode::CREATED, &made), warnings));
             }
             (Some("finalize"), Method::PUT) if target.resource.plural == "namespaces" => {
                 part::finalize(&self.registry, &target, &body, &options).await?
@@ -380,7 +399,7 @@ impl Server {
             _ => return Err(ApiError::MethodNotAllowed),
         };
         let code = if answer["code"] == 201 { StatusCode::CREATED } else { StatusCode::OK };
-        Ok(json_response(code, &answer))
+        Ok(warned(json_response(code, &answer), warnings))
     }
 }
 
@@ -457,8 +476,12 @@ fn json_bytes(bytes: impl Into<Body>) -> Response {
 }
 
 pub(super) fn written(code: StatusCode, form: &Form, done: Written) -> Response {
-    let mut response = json_response(code, &form.value(done.object));
-    for warning in done.warnings {
+    warned(json_response(code, &form.value(done.object)), done.warnings)
+}
+
+/// The answer with warnings for the client's eyes.
+pub(super) fn warned(mut response: Response, warnings: Vec<String>) -> Response {
+    for warning in warnings {
         let text: String =
             warning.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { '\'' } else { c }).collect();
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {

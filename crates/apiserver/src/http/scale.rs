@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::document::{applied, document};
 use super::form::Form;
 use super::route::{Server, header_text, options, read, written};
+use crate::asked::{Asked, doing};
 use crate::request::{Query, Target};
 use crate::status::{ApiError, json_response};
 use crate::verbs::options::WriteVerb;
@@ -43,8 +44,9 @@ impl Server {
                 if kind == PatchKind::Apply {
                     let options = options(&query, &request, WriteVerb::Apply)?;
                     let (config, _) = applied(&read(request).await?)?;
-                    let done = scale::write(&self.registry, &target, Change::Apply(config), &paths, &options)
-                        .await?;
+                    let applying =
+                        scale::write(&self.registry, &target, Change::Apply(config), &paths, &options);
+                    let done = doing(Asked::of(&target, &query), applying).await.0?;
                     return Ok(written(StatusCode::OK, &Form::Plain(target.resource), done));
                 }
                 let options = options(&query, &request, WriteVerb::Patch)?;
@@ -53,7 +55,8 @@ impl Server {
             }
             _ => return Err(ApiError::MethodNotAllowed),
         };
-        let done = scale::write(&self.registry, &target, change, &paths, &options).await?;
+        let writing = scale::write(&self.registry, &target, change, &paths, &options);
+        let done = doing(Asked::of(&target, &query), writing).await.0?;
         Ok(written(StatusCode::OK, &Form::Plain(target.resource), done))
     }
 }

@@ -3,8 +3,8 @@
 use super::generic::Generic;
 use super::{Cause, Column, Cx, Invalid, columns};
 use super::{
-    addresses, api_service, autoscaler, batch, certificates, config, devices, disruption, endpoints, event,
-    flow, limits, metadata,
+    addresses, admission, api_service, autoscaler, batch, certificates, config, devices, disruption,
+    endpoints, event, flow, limits, metadata,
 };
 use super::{migration, namespace, network_policy, node, pod, roles, service, small, storage, workload};
 use crate::catalog::Served;
@@ -90,6 +90,14 @@ pub fn metadata_fields(obj: &Value) -> Vec<(String, String)> {
 pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
     match (group, resource) {
         ("", "configmaps") => &config::ConfigMaps,
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => &admission::Mutating,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => &admission::MutatingPolicies,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings") => &admission::MutatingBindings,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => &admission::ValidatingPolicies,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            &admission::ValidatingBindings
+        }
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => &admission::Validating,
         ("apiextensions.k8s.io", "customresourcedefinitions") => &crate::custom::Definitions,
         ("", "endpoints") => &endpoints::Endpoints,
         ("" | "events.k8s.io", "events") => &event::Events,

@@ -6,6 +6,7 @@
 //! - [`Column`] the columns of a table
 
 mod addresses;
+mod admission;
 mod api_service;
 mod autoscaler;
 mod batch;

@@ -83,12 +83,7 @@ async fn create_any(
     if resource.namespaced {
         namespace_accepts(registry, namespace, resource, text(&object["metadata"]["name"]))?;
     }
-    if resource.subresource("status").is_some()
-        && resource.plural != "nodes"
-        && let Some(fields) = object.as_object_mut()
-    {
-        fields.remove("status");
-    }
+    without_status(resource, &mut object);
     let generate = text(&object["metadata"]["generateName"]).to_owned();
     let named = !text(&object["metadata"]["name"]).is_empty();
     for attempt in 1.. {
@@ -126,7 +121,12 @@ async fn attempt_create(
     }
     let change = Change { resource, subresource: "", old: None, dry_run };
     let mut warnings = Vec::new();
-    admission::mutate(registry, &change, &mut object, &mut warnings).await?;
+    let own = ["uid", "creationTimestamp"].map(|field| (field, object["metadata"][field].clone()));
+    if admission::mutate(registry, &change, &mut object, &mut warnings).await? {
+        stamp(resource, &mut object);
+        own.into_iter().for_each(|(field, value)| object["metadata"][field] = value);
+        without_status(resource, &mut object);
+    }
     hooks.prepare_create(&mut object, &mut cx).map_err(|causes| invalid(resource, &object, causes))?;
     let causes = validate(resource, "", &object, None);
     if !causes.is_empty() {
@@ -179,6 +179,16 @@ pub fn fit_to_path(resource: &Served, namespace: &str, object: &mut Value) -> Re
     Ok(())
 }
 
+/// A new object has no status where that has a path of its own; a node tells its own at once.
+fn without_status(resource: &Served, object: &mut Value) {
+    if resource.subresource("status").is_some()
+        && resource.plural != "nodes"
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+}
+
 /// What only the server says about a new object.
 fn stamp(resource: &Served, object: &mut Value) {
     let meta = &mut object["metadata"];
@@ -196,7 +206,9 @@ fn stamp(resource: &Served, object: &mut Value) {
 
 /// Whether changes of its objects are counted.
 pub(super) fn has_generation(resource: &Served) -> bool {
-    resource.subresource("status").is_some() || resource.custom().is_some()
+    resource.subresource("status").is_some()
+        || resource.custom().is_some()
+        || resource.group == "admissionregistration.k8s.io"
 }
 
 fn namespace_accepts(

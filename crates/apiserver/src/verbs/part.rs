@@ -7,6 +7,8 @@ use trine_store::Expect;
 use super::options::WriteOptions;
 use super::owners::Place;
 use super::update::{may_go, parse};
+use crate::admission::act;
+use crate::admission::attempt::Operation;
 use crate::registry::{Registry, now_unix, text};
 use crate::request::Target;
 use crate::status::ApiError;
@@ -18,6 +20,28 @@ const RETRIES: usize = 8;
 #[must_use]
 pub fn done(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
+}
+
+/// Asks those who are configured to decide about what is sent to a part of an object, or to `bindings`.
+///
+/// # Errors
+/// The first refusal.
+pub async fn admit(
+    registry: &Registry,
+    target: &Target,
+    sent: &mut Value,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    let part = target.subresource.as_deref().unwrap_or_default();
+    let name = target.name.clone().unwrap_or_else(|| text(&sent["metadata"]["name"]).to_owned());
+    let place = (part, target.namespace.as_str(), name.as_str());
+    // A namespace is finalized by a change, all else is something new.
+    if part == "finalize" {
+        let Ok(current) = registry.get(&target.resource, "", &name) else { return Ok(()) };
+        let old = parse(current.json())?;
+        return act(registry, Operation::Update, place, (sent, Some(&old)), dry_run).await;
+    }
+    act(registry, Operation::Create, place, (sent, None), dry_run).await
 }
 
 /// Gives a Pod its node.

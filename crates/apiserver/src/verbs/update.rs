@@ -167,11 +167,7 @@ pub(super) async fn write(
     let resource = &target.resource;
     let name = text(&old["metadata"]["name"]).to_owned();
     preconditions(resource, &name, &old, &new)?;
-    let entries = new["metadata"].get("managedFields").cloned();
-    merge_parts(target, &old, &mut new);
-    if let Some(entries) = entries {
-        new["metadata"]["managedFields"] = entries;
-    }
+    keep_parts(target, &old, &mut new);
     resource.hooks().defaults(&mut new);
     let subresource = target.subresource.as_deref().unwrap_or_default();
     if let Ownership::Record(manager) = owner {
@@ -179,7 +175,14 @@ pub(super) async fn write(
     }
     let change = Change { resource, subresource, old: Some(&old), dry_run };
     let mut warnings = Vec::new();
-    admission::mutate(registry, &change, &mut new, &mut warnings).await?;
+    if admission::mutate(registry, &change, &mut new, &mut warnings).await? {
+        keep_parts(target, &old, &mut new);
+        if new["metadata"]["name"] != old["metadata"]["name"] {
+            let name = new["metadata"]["name"].clone();
+            let causes = Invalid(vec![Cause::invalid("metadata.name", name, "field is immutable")]);
+            return Err(super::invalid(resource, &new, causes));
+        }
+    }
     let mut cx = registry.cx();
     prepare_update(resource, subresource, &mut new, &old, &mut cx)?;
     forbid_new_finalizers(resource, &old, &new)?;
@@ -256,6 +259,15 @@ fn merge_parts(target: &Target, old: &Value, new: &mut Value) {
     keep(&mut new["metadata"], "namespace", &old["metadata"]);
     if target.resource.subresource("status").is_some() {
         keep(new, "status", old);
+    }
+}
+
+/// The same, but for who owns what: that is always the new object's.
+fn keep_parts(target: &Target, old: &Value, new: &mut Value) {
+    let entries = new["metadata"].get("managedFields").cloned();
+    merge_parts(target, old, new);
+    if let Some(entries) = entries {
+        new["metadata"]["managedFields"] = entries;
     }
 }
 

@@ -18,6 +18,7 @@
 //! - `itself` health, metrics, the whole store
 //! - `kubectl` the client that everybody uses
 //! - `publishing` custom kinds in the description of what is served
+//! - `webhooks`, `policies` those who are configured to decide; `far` plays them
 //! - `shared` several servers on one etcd
 //! - `restart` what is left after a stop and after a kill
 
@@ -29,6 +30,7 @@ mod applying;
 mod audit;
 mod custom;
 mod deletion;
+mod far;
 mod forms;
 mod itself;
 mod kinds;
@@ -36,6 +38,7 @@ mod kubectl;
 mod listing;
 mod network;
 mod objects;
+mod policies;
 mod protobuf;
 mod publishing;
 mod restart;
@@ -43,3 +46,4 @@ mod server;
 mod shared;
 mod tokens;
 mod watching;
+mod webhooks;

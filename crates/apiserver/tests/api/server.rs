@@ -187,6 +187,14 @@ impl Lines {
     }
 }
 
+/// The annotations of the last note about a resource in an audit log.
+pub fn annotations(log: &Path, resource: &str) -> Value {
+    let notes = std::fs::read_to_string(log).unwrap();
+    let mut notes = notes.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let about = |e: &Value| e["objectRef"]["resource"] == resource && e["stage"] == "ResponseComplete";
+    notes.rfind(about).unwrap()["annotations"].clone()
+}
+
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

@@ -3,12 +3,13 @@
 //! - [`FieldManager`] what a write does: [`update`](FieldManager::update) records what it changed,
 //!   [`apply`](FieldManager::apply) merges a configuration and refuses what others own
 //! - [`Managers`] the entries of `metadata.managedFields`, [`Set`] the fields of one, [`Step`] a step to one of them
-//! - [`fields_of`], [`diff`], [`merge`], [`remove`], [`validate`] the walks over objects and their schemas
+//! - [`fields_of`], [`diff`], [`merge`], [`remove`], [`validate`], [`atomics`] the walks over objects and their schemas
 //! - [`Versions`] the versions of a kind, [`Filter`] the fields that a write cannot touch
 //!
 //! Pure: the time is an argument.
 
 mod atom;
+mod atomics;
 mod codec;
 mod diff;
 mod fields;
@@ -26,6 +27,7 @@ mod validate;
 #[cfg(test)]
 mod cases;
 
+pub use atomics::atomics;
 pub use codec::NotASet;
 pub use diff::{Diff, diff};
 pub use fields::fields_of;

@@ -2,10 +2,12 @@
 //!
 //! - [`account`] a Pod has a ServiceAccount and its token
 //! - [`secret`] a Secret holds the token of a ServiceAccount
+//! - [`params`] a policy reads nothing that its writer may not read
 //! - [`node`] a node writes about itself and its own Pods
 
 pub mod account;
 pub mod node;
+pub mod params;
 pub mod secret;
 
 use serde_json::Value;
@@ -28,6 +30,9 @@ pub async fn mutate(registry: &Registry, change: &Change<'_>, new: &mut Value) -
         return Err(change.denied(new, why));
     }
     let (resource, old) = (change.resource, change.old);
+    if resource.group == params::GROUP && change.subresource.is_empty() {
+        return params::refuse(registry, &user, &resource.kind, new, old);
+    }
     let refused = match (&*resource.group, &*resource.plural, change.subresource) {
         ("", "pods", "") if old.is_none() => account::admit(registry, new).await.err(),
         ("", "secrets", "") => {

@@ -1,5 +1,6 @@
 //! One request's notes.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use axum::body::{Body, Bytes};
@@ -116,14 +117,23 @@ impl Auditor {
         self.sink.note(event);
     }
 
-    /// Ends the notes with the answer, and puts the request's id into that.
-    pub async fn end(&self, mut noted: Noted, allowed: Result<&str, &str>, response: Response) -> Response {
+    /// Ends the notes with the answer and what was added on the way, and puts the request's id into that.
+    pub async fn end(
+        &self,
+        mut noted: Noted,
+        allowed: Result<&str, &str>,
+        added: BTreeMap<String, String>,
+        response: Response,
+    ) -> Response {
         let (decision, reason) = match allowed {
             Ok(reason) => ("allow", reason),
             Err(reason) => ("forbid", reason),
         };
         noted.event["annotations"] =
             json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason});
+        for (key, value) in added {
+            noted.event["annotations"][key] = value.into();
+        }
         let code = response.status();
         let mut status = json!({"metadata": {}, "code": code.as_u16()});
         let whole = !noted.streams && (code.is_client_error() || code.is_server_error());

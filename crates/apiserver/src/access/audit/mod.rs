@@ -1,9 +1,10 @@
 //! Who did what: a note of each request, as `audit.k8s.io/v1` Events.
 //!
 //! - [`policy`] what is noted of which request
-//! - [`event`] one request's notes
+//! - [`event`] one request's notes, [`annotations`] what others add to them
 //! - [`sink`] where they go
 
+pub mod annotations;
 pub mod event;
 pub mod policy;
 pub mod sink;

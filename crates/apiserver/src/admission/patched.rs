@@ -1,0 +1,41 @@
+//! What somebody made of an object becomes the object.
+
+use serde_json::Value;
+
+use super::attempt::Attempt;
+use crate::catalog::Served;
+use crate::request::{FieldValidation, check};
+use crate::status::ApiError;
+use crate::verbs::create::fit_to_path;
+use crate::verbs::scale;
+
+/// Takes `changed`, an object under a version, over into `object`, which is in the form of the attempt: its fields must be known
+/// and have their types, and what has defaults has them. Says whether anything is different now.
+///
+/// # Errors
+/// [`ApiError::Internal`] if it is no such object any more.
+pub fn take_over(
+    attempt: &Attempt,
+    version: &Served,
+    mut changed: Value,
+    object: &mut Value,
+) -> Result<bool, ApiError> {
+    let internal = |e: ApiError| ApiError::Internal(e.to_string());
+    if !attempt.stored {
+        let different = changed != *object;
+        *object = changed;
+        return Ok(different);
+    }
+    let before = object.clone();
+    if attempt.subresource == "scale" {
+        scale::set(version, object, &changed, &version.scale_paths())?;
+        return Ok(*object != before);
+    }
+    check(version, &mut changed, Vec::new(), FieldValidation::Ignore).map_err(internal)?;
+    let namespace = if version.namespaced { attempt.namespace.as_str() } else { "" };
+    fit_to_path(version, namespace, &mut changed).map_err(internal)?;
+    version.to_stored(&mut changed);
+    attempt.resource.stored().hooks().defaults(&mut changed);
+    *object = changed;
+    Ok(*object != before)
+}
