@@ -10,7 +10,7 @@ use trine_objects::resources::{self, Resource};
 use trine_objects::schema::{self, SchemaRef};
 use trine_objects::versions;
 
-use crate::custom::{Definition, Version};
+use crate::custom::{Conversion, Converter, Definition, Version};
 use crate::kinds::{ColumnOf, Hooks, hooks};
 use crate::verbs::scale::Paths;
 
@@ -19,6 +19,8 @@ pub struct Served {
     resource: Resource,
     particulars: Particulars,
     stored_as: Option<Arc<Served>>,
+    /// The webhook that converts between the versions of a definition, if it has one.
+    converter: Option<Arc<Converter>>,
 }
 
 /// What is particular to a kind.
@@ -30,7 +32,7 @@ enum Particulars {
 impl Served {
     fn built_in(resource: &Resource, stored_as: Option<Arc<Served>>) -> Self {
         let particulars = Particulars::BuiltIn(hooks(&resource.group, &resource.plural));
-        Self { resource: resource.clone(), particulars, stored_as }
+        Self { resource: resource.clone(), particulars, stored_as, converter: None }
     }
 
     /// What is particular to its kind.
@@ -123,6 +125,12 @@ impl Served {
             (Particulars::Custom(_), Some(stored)) => object["apiVersion"] = stored.api_version().into(),
             (_, None) => {}
         }
+    }
+
+    /// The webhook that converts between its versions.
+    #[must_use]
+    pub fn converter(&self) -> Option<&Arc<Converter>> {
+        self.converter.as_ref()
     }
 
     /// The resource as which its objects are stored: Events of `events.k8s.io` are those of the core group.
@@ -256,9 +264,14 @@ impl Catalog {
 
 /// The served versions of a definition.
 fn versions(definition: &Definition) -> Vec<Arc<Served>> {
+    let converter = match &definition.conversion {
+        Conversion::None => None,
+        Conversion::Webhook(converter) => Some(Arc::clone(converter)),
+    };
     let make = |version: &Arc<Version>, stored_as| {
         let resource = definition.resource(version);
-        Arc::new(Served { resource, particulars: Particulars::Custom(Arc::clone(version)), stored_as })
+        let (particulars, converter) = (Particulars::Custom(Arc::clone(version)), converter.clone());
+        Arc::new(Served { resource, particulars, stored_as, converter })
     };
     let Some(storage) = definition.storage() else { return Vec::new() };
     let stored = make(storage, None);

@@ -16,6 +16,7 @@ use crate::access::audit::{AuditError, Auditor};
 use crate::access::gate::Gate;
 use crate::access::rbac::reconcile::reconcile;
 use crate::access::token::{Tokens, keys::Key};
+use crate::admission::policies::typed;
 use crate::aggregation::register::register;
 use crate::aggregation::{self, Aggregation};
 use crate::bootstrap::{FRONT_PROXY, bootstrap};
@@ -158,6 +159,7 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     let auditor = audit.log.as_ref().map(|log| Auditor::open(log, audit.policy.as_deref())).transpose()?;
     let stop = CancellationToken::new();
     establish(&registry, stop.clone()).await?;
+    typed::follow(&registry, stop.clone())?;
     let aggregation = Arc::new(Aggregation::start(Arc::clone(&registry), as_front)?);
     let server = Arc::new(Server {
         aggregation: Arc::clone(&aggregation),

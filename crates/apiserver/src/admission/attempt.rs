@@ -11,6 +11,7 @@ use crate::asked::{Asked, asked};
 use crate::catalog::Served;
 use crate::kinds::Objects;
 use crate::registry::{Registry, text};
+use crate::status::ApiError;
 use crate::user::{self, User};
 use crate::verbs::scale;
 
@@ -157,16 +158,24 @@ impl Attempt {
     }
 
     /// An object of this request under a version of its resource.
-    #[must_use]
-    pub fn shown(&self, version: &Served, object: &Value) -> Value {
+    ///
+    /// # Errors
+    /// [`ApiError::Failed`] if a webhook does not convert it.
+    pub async fn shown(
+        &self,
+        registry: &Registry,
+        version: &Served,
+        object: Option<&Value>,
+    ) -> Result<Option<Value>, ApiError> {
+        let Some(object) = object else { return Ok(None) };
         let mut shown = object.clone();
         if self.stored {
-            version.from_stored(&mut shown);
+            version.show(registry, &mut shown).await?;
             if self.subresource == "scale" {
                 shown = scale::view(&shown, &version.scale_paths());
             }
         }
-        shown
+        Ok(Some(shown))
     }
 
     /// The request, as it is told to one who knows it under a version: an `AdmissionRequest` without id and objects.

@@ -151,7 +151,7 @@ impl Dynamic {
             return Ok(());
         }
         let Some(attempt) = attempt().filter(|attempt| !is_exempt(attempt)) else { return Ok(()) };
-        validating::validate(registry, &policies, &attempt, object, old, warnings)?;
+        validating::validate(registry, &policies, &attempt, object, old, warnings).await?;
         webhooks::validate(registry, &hooks, &attempt, object, old, warnings).await
     }
 }
@@ -180,7 +180,7 @@ impl Mutation {
         self.round += 1;
         let (policies, again) = &mut self.policies;
         again.begin(round, object.as_ref());
-        mutating::mutate(registry, policies, &self.attempt, (object, old), (round, again))?;
+        mutating::mutate(registry, policies, &self.attempt, (object, old), (round, again)).await?;
         again.end(object.as_ref());
         let changed = again.changed();
         let (hooks, again) = &mut self.hooks;

@@ -1,9 +1,12 @@
 //! What somebody made of an object becomes the object.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::attempt::Attempt;
 use crate::catalog::Served;
+use crate::registry::Registry;
 use crate::request::{FieldValidation, check};
 use crate::status::ApiError;
 use crate::verbs::create::fit_to_path;
@@ -14,9 +17,10 @@ use crate::verbs::scale;
 ///
 /// # Errors
 /// [`ApiError::Internal`] if it is no such object any more.
-pub fn take_over(
+pub async fn take_over(
+    registry: &Registry,
     attempt: &Attempt,
-    version: &Served,
+    version: &Arc<Served>,
     mut changed: Value,
     object: &mut Value,
 ) -> Result<bool, ApiError> {
@@ -34,7 +38,7 @@ pub fn take_over(
     check(version, &mut changed, Vec::new(), FieldValidation::Ignore).map_err(internal)?;
     let namespace = if version.namespaced { attempt.namespace.as_str() } else { "" };
     fit_to_path(version, namespace, &mut changed).map_err(internal)?;
-    version.to_stored(&mut changed);
+    version.store(registry, &mut changed).await?;
     attempt.resource.stored().hooks().defaults(&mut changed);
     *object = changed;
     Ok(*object != before)

@@ -6,6 +6,7 @@
 //!
 //! - [`Expression`] one that was compiled, [`Known`] the names that it may use
 //! - [`Run`] the values of one request, in which expressions are evaluated
+//! - [`Types`] what types its parts have, by the schema of an object
 //! - `authorizer` asking whether somebody may do something
 //! - `values` between JSON and what expressions see
 
@@ -13,9 +14,11 @@ mod authorizer;
 mod expression;
 mod rewrite;
 mod run;
+mod types;
 mod values;
 
 pub use authorizer::Asking;
 pub use expression::{Expression, Known};
 pub use run::{Bindings, Run, Variables};
+pub use types::Types;
 pub use values::to_json;

@@ -7,7 +7,7 @@ use trine_objects::jsonpath::JsonPath;
 use trine_objects::names;
 
 use super::structure;
-use crate::kinds::{Cause, name_causes};
+use crate::kinds::{Cause, client_config, name_causes, review_versions};
 use crate::registry::text;
 
 /// Everything wrong with a definition, and with its change if there is an old one.
@@ -205,15 +205,12 @@ fn conversion(conversion: &Value) -> Vec<Cause> {
             if !webhook["clientConfig"].is_object() {
                 let detail = "required when strategy is set to Webhook";
                 causes.push(Cause::required("spec.conversion.webhook.clientConfig", detail));
-            } else if webhook["clientConfig"]["url"].is_string()
-                == webhook["clientConfig"]["service"].is_object()
-            {
-                let detail = "exactly one of url or service is required";
-                causes.push(Cause::required("spec.conversion.webhook.clientConfig", detail));
+            } else {
+                causes
+                    .extend(client_config(&webhook["clientConfig"], "spec.conversion.webhook.clientConfig"));
             }
-            if webhook["conversionReviewVersions"].as_array().is_none_or(Vec::is_empty) {
-                causes.push(Cause::required("spec.conversion.webhook.conversionReviewVersions", ""));
-            }
+            let field = "spec.conversion.webhook.conversionReviewVersions";
+            causes.extend(review_versions(&webhook["conversionReviewVersions"], field));
         }
         other => causes.push(Cause::not_supported("spec.conversion.strategy", other, &["None", "Webhook"])),
     }

@@ -9,6 +9,7 @@ use trine_objects::jsonpath::JsonPath;
 use trine_objects::resources::{self, Resource, Subresource};
 use trine_objects::schema::Structural;
 
+use super::Converter;
 use super::columns::PrinterColumn;
 use super::rules::Rules;
 use crate::registry::text;
@@ -30,12 +31,12 @@ pub struct Definition {
 }
 
 /// How objects of one version become objects of another.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Conversion {
     /// `apiVersion` alone changes.
     None,
-    /// A webhook converts; its `clientConfig`.
-    Webhook(Value),
+    /// A webhook converts.
+    Webhook(Arc<Converter>),
 }
 
 /// The names of a kind, as accepted.
@@ -111,7 +112,7 @@ impl Definition {
         let terminating = is_terminating(object);
         let versions = versions.map(|v| Arc::new(Version::read(v, &group, &names, terminating))).collect();
         let conversion = match text(&spec["conversion"]["strategy"]) {
-            "Webhook" => Conversion::Webhook(spec["conversion"]["webhook"]["clientConfig"].clone()),
+            "Webhook" => Conversion::Webhook(Arc::new(Converter::read(&spec["conversion"]["webhook"]))),
             _ => Conversion::None,
         };
         let name = text(&object["metadata"]["name"]).to_owned();
@@ -249,7 +250,7 @@ mod tests {
                     "selectableFields": [{"jsonPath": ".spec.color"}],
                     "schema": {"openAPIV3Schema": {"type": "object"}}},
                 {"name": "v1alpha1", "served": false, "storage": false, "deprecated": true}]}}));
-        assert!(definition.namespaced && definition.conversion == Conversion::None);
+        assert!(definition.namespaced && matches!(definition.conversion, Conversion::None));
         let v1 = definition.storage().unwrap();
         assert_eq!((v1.list_kind.as_str(), v1.terminating), ("CronList", false));
         assert_eq!(v1.selectable[0].0, "spec.color");

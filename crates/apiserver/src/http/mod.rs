@@ -7,12 +7,14 @@
 //! - [`discovery`] what is served, [`described`] and how it looks
 //! - [`health`] which part of the server is well
 //! - [`snapshot`] the whole store, for a backup
+//! - `answer` what goes back
 //! - `connect` what is asked before somebody connects to a Pod, Service or node
 //! - `proxy` passed on to Pods, Services and nodes
 //! - `scale` replicas of any kind
 //! - [`stream`] logs and commands, passed on to the kubelet
 
 pub mod accept;
+mod answer;
 mod connect;
 pub mod described;
 pub mod discovery;

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::answer::{json_bytes, warned, written};
 use super::document::{applied, document};
 use super::form::Form;
 use super::reply::Wish;
@@ -27,7 +28,7 @@ use crate::status::{ApiError, json_response};
 use crate::user::{self, User};
 use crate::verbs::options::{WriteOptions, WriteVerb};
 use crate::verbs::update::PatchKind;
-use crate::verbs::{Written, apply, create, delete, evict, list, part, update, watch};
+use crate::verbs::{apply, create, delete, evict, list, part, update, watch};
 
 /// Largest body of a request, bytes. Upstream: 3 MiB.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -224,7 +225,8 @@ impl Server {
         match method {
             Method::GET | Method::HEAD if query.flag("watch") => self.watch(&target, &query, form).await,
             Method::GET | Method::HEAD => {
-                let page = list::list(&self.registry, &target, &query).await?;
+                let mut page = list::list(&self.registry, &target, &query).await?;
+                page.objects = target.resource.show_all(&self.registry, page.objects).await?;
                 Ok(json_bytes(form.page(&target.resource, &page)))
             }
             Method::POST => {
@@ -242,17 +244,18 @@ impl Server {
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
                 let warnings = check(&target.resource, &mut object, duplicates, options.validation)?;
-                to_stored(&target, &mut object);
+                to_stored(&self.registry, &target, &mut object).await?;
                 let (resource, namespace) = (target.resource.stored(), target.namespace.as_str());
                 let making = create::create(&self.registry, &resource, namespace, object, &options);
                 let mut done = doing(Asked::of(&target, &query), making).await.0?;
                 done.warnings.splice(0..0, warnings);
+                target.resource.show_written(&self.registry, &mut done.object).await?;
                 Ok(written(StatusCode::CREATED, &form, done))
             }
             Method::DELETE => {
                 let body = body_value(request).await?;
                 let options = delete::Options::parse(&query, &body)?;
-                let page = list::list(&self.registry, &target, &query).await?;
+                let mut page = list::list(&self.registry, &target, &query).await?;
                 let mut warnings = Vec::new();
                 for object in &page.objects {
                     let object = update::parse(object.json())?;
@@ -270,6 +273,7 @@ impl Server {
                         Err(error) => return Err(error),
                     }
                 }
+                page.objects = target.resource.show_all(&self.registry, page.objects).await?;
                 Ok(warned(json_bytes(form.page(&target.resource, &page)), warnings))
             }
             _ => Err(ApiError::MethodNotAllowed),
@@ -322,6 +326,7 @@ impl Server {
                     self.registry.consistent().await?;
                 }
                 let object = self.registry.get(&target.resource, &target.namespace, &name)?;
+                let object = target.resource.show_one(&self.registry, object).await?;
                 let mut form = form;
                 let mut bytes = Vec::new();
                 form.one(&mut bytes, &object, object.revision);
@@ -333,11 +338,12 @@ impl Server {
                 let body = read(request).await?;
                 let (mut object, duplicates) = document(&content_type, &body)?;
                 let warnings = check(&target.resource, &mut object, duplicates, options.validation)?;
-                to_stored(&target, &mut object);
+                to_stored(&self.registry, &target, &mut object).await?;
                 let stored = target.stored();
                 let replacing = update::replace(&self.registry, &stored, object, &options);
                 let mut done = doing(Asked::of(&target, &query), replacing).await.0?;
                 done.warnings.splice(0..0, warnings);
+                target.resource.show_written(&self.registry, &mut done.object).await?;
                 Ok(written(StatusCode::OK, &form, done))
             }
             Method::PATCH => {
@@ -346,7 +352,8 @@ impl Server {
                     let options = options(&query, &request, WriteVerb::Apply)?;
                     let config = applied(&read(request).await?)?;
                     let applying = apply::apply(&self.registry, &target, config, &options);
-                    let (new, done) = doing(Asked::of(&target, &query), applying).await.0?;
+                    let (new, mut done) = doing(Asked::of(&target, &query), applying).await.0?;
+                    target.resource.show_written(&self.registry, &mut done.object).await?;
                     let code = if new { StatusCode::CREATED } else { StatusCode::OK };
                     return Ok(written(code, &form, done));
                 }
@@ -354,7 +361,8 @@ impl Server {
                 let body = read(request).await?;
                 let change = document("application/json", &body)?;
                 let patching = update::patch(&self.registry, &target, kind, &change, &options);
-                let done = doing(Asked::of(&target, &query), patching).await.0?;
+                let mut done = doing(Asked::of(&target, &query), patching).await.0?;
+                target.resource.show_written(&self.registry, &mut done.object).await?;
                 Ok(written(StatusCode::OK, &form, done))
             }
             Method::DELETE if target.subresource.is_none() => {
@@ -362,7 +370,11 @@ impl Server {
                 let options = delete::Options::parse(&query, &body)?;
                 let deleting = delete::delete(&self.registry, &target, &options);
                 let (answer, warnings) = doing(Asked::new(&target.resource, &query, &body), deleting).await;
-                Ok(warned(json_response(StatusCode::OK, &answer?), warnings))
+                let mut answer = answer?;
+                if target.resource.custom().is_some() && answer["kind"] == *target.resource.kind {
+                    target.resource.show(&self.registry, &mut answer).await?;
+                }
+                Ok(warned(json_response(StatusCode::OK, &answer), warnings))
             }
             _ => Err(ApiError::MethodNotAllowed),
         }
@@ -439,13 +451,19 @@ fn form(target: &Target, query: &Query, request: &Request<Body>) -> Form {
     Form::parse(accept, &target.resource, query.get("includeObject"))
 }
 
-/// Objects that are served under two groups are stored as one of them.
-fn to_stored(target: &Target, object: &mut Value) {
+/// Objects that are served under two groups, or in several versions, are stored in one of them.
+async fn to_stored(registry: &Registry, target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let given = object["apiVersion"].as_str().unwrap_or_default();
     let fits = given.is_empty() || given == target.resource.api_version();
-    if fits {
-        target.resource.to_stored(object);
+    if !fits {
+        return Ok(());
     }
+    if given.is_empty() && object.is_object() {
+        object["apiVersion"] = target.resource.api_version().into();
+        object["kind"] =
+            object["kind"].as_str().filter(|k| !k.is_empty()).unwrap_or(&target.resource.kind).into();
+    }
+    target.resource.store(registry, object).await
 }
 
 pub(super) fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
@@ -467,26 +485,4 @@ async fn body_value(request: Request<Body>) -> Result<Value, ApiError> {
         return Ok(Value::Null);
     }
     document(&content_type, &body).map(|(value, _)| value)
-}
-
-fn json_bytes(bytes: impl Into<Body>) -> Response {
-    let mut response = Response::new(bytes.into());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-pub(super) fn written(code: StatusCode, form: &Form, done: Written) -> Response {
-    warned(json_response(code, &form.value(done.object)), done.warnings)
-}
-
-/// The answer with warnings for the client's eyes.
-pub(super) fn warned(mut response: Response, warnings: Vec<String>) -> Response {
-    for warning in warnings {
-        let text: String =
-            warning.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { '\'' } else { c }).collect();
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
-    }
-    response
 }

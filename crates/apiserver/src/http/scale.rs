@@ -7,9 +7,10 @@ use axum::response::Response;
 use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
 
+use super::answer::written;
 use super::document::{applied, document};
 use super::form::Form;
-use super::route::{Server, header_text, options, read, written};
+use super::route::{Server, header_text, options, read};
 use crate::asked::{Asked, doing};
 use crate::request::{Query, Target};
 use crate::status::{ApiError, json_response};
@@ -31,7 +32,8 @@ impl Server {
         let (options, change) = match method {
             Method::GET | Method::HEAD => {
                 let name = target.name.as_deref().unwrap_or_default();
-                let object = parse(self.registry.get(&target.resource, &target.namespace, name)?.json())?;
+                let mut object = parse(self.registry.get(&target.resource, &target.namespace, name)?.json())?;
+                target.resource.show(&self.registry, &mut object).await?;
                 return Ok(json_response(StatusCode::OK, &scale::view(&object, &paths)));
             }
             Method::PUT => {

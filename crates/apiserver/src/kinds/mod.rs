@@ -39,6 +39,7 @@ mod storage;
 mod testing;
 mod workload;
 
+pub use admission::{client_config, review_versions};
 pub use cause::{Cause, CauseKind, Invalid};
 use causes::Causes;
 pub use columns::{Column, ColumnOf};

@@ -113,11 +113,11 @@ async fn over(
 ) -> Result<Written, ApiError> {
     let stored = target.stored();
     let mut live = old.clone();
-    target.resource.from_stored(&mut live);
-    let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force)?;
+    target.resource.show(registry, &mut live).await?;
+    let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force).await?;
     check(&target.resource, &mut new, Vec::new(), FieldValidation::Ignore)?;
     fit_to_path(&target.resource, &target.namespace, &mut new)?;
-    target.resource.to_stored(&mut new);
+    target.resource.store(registry, &mut new).await?;
     write(registry, &stored, old, revision, new, Ownership::Settled, options.dry_run).await
 }
 
@@ -153,13 +153,13 @@ async fn anew(
         return Err(ApiError::Conflict { resource: resource.qualified(), name: name.to_owned(), why });
     }
     let live = json!({"apiVersion": resource.api_version(), "kind": &*resource.kind, "metadata": {}});
-    let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force)?;
+    let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force).await?;
     if text(&new["metadata"]["name"]).is_empty() {
         let causes = Invalid(vec![Cause::required("metadata.name", "name or generateName is required")]);
         return Err(invalid(resource, &new, causes));
     }
     check(resource, &mut new, Vec::new(), FieldValidation::Ignore)?;
-    resource.to_stored(&mut new);
+    resource.store(registry, &mut new).await?;
     create_owned(registry, &resource.stored(), &target.namespace, new, Ownership::Settled, options.dry_run)
         .await
 }

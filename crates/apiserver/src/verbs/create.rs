@@ -8,10 +8,10 @@ use trine_store::Expect;
 
 use super::options::WriteOptions;
 use super::owners::{Ownership, Place};
-use super::{Written, invalid};
+use super::{Written, invalid, judge};
 use crate::admission::{self, Change};
 use crate::catalog::Served;
-use crate::kinds::{Invalid, validate};
+use crate::kinds::Invalid;
 use crate::registry::{Registry, now_unix, text};
 use crate::status::ApiError;
 
@@ -117,7 +117,7 @@ async fn attempt_create(
     stamp(resource, &mut object);
     hooks.defaults(&mut object);
     if let Ownership::Record(manager) = owner {
-        Place { registry, resource, subresource: "" }.record(&Value::Null, &mut object, manager);
+        Place { registry, resource, subresource: "" }.record(&Value::Null, &mut object, manager).await?;
     }
     let change = Change { resource, subresource: "", old: None, dry_run };
     let mut warnings = Vec::new();
@@ -128,7 +128,7 @@ async fn attempt_create(
         without_status(resource, &mut object);
     }
     hooks.prepare_create(&mut object, &mut cx).map_err(|causes| invalid(resource, &object, causes))?;
-    let causes = validate(resource, "", &object, None);
+    let causes = judge(registry, resource, "", &object, None).await?;
     if !causes.is_empty() {
         return Err(invalid(resource, &object, Invalid(causes)));
     }

@@ -20,11 +20,14 @@ pub mod scale;
 pub mod update;
 pub mod watch;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
+use crate::asked::asked;
 use crate::catalog::Served;
-use crate::kinds::{Cx, Invalid, validate};
-use crate::registry::text;
+use crate::kinds::{Cause, Cx, Invalid, validate};
+use crate::registry::{Registry, text};
 use crate::status::ApiError;
 
 /// An object with the warnings that go with it.
@@ -42,8 +45,29 @@ fn invalid(resource: &Served, object: &Value, causes: Invalid) -> ApiError {
     ApiError::Invalid { kind: resource.kind.to_string(), group: resource.group.to_string(), name, causes }
 }
 
+/// Everything wrong with an object that is about to be stored: of a custom kind it is judged under the version that was asked
+/// for.
+async fn judge(
+    registry: &Registry,
+    resource: &Served,
+    part: &str,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<Vec<Cause>, ApiError> {
+    let version = asked().map(|asked| Arc::clone(&asked.resource));
+    let other = version.filter(|v| v.custom().is_some() && **v != *resource && *v.stored() == *resource);
+    let Some(version) = other else { return Ok(validate(resource, part, new, old)) };
+    let mut shown = new.clone();
+    version.show(registry, &mut shown).await?;
+    let Some(old) = old else { return Ok(validate(&version, part, &shown, None)) };
+    let mut before = old.clone();
+    version.show(registry, &mut before).await?;
+    Ok(validate(&version, part, &shown, Some(&before)))
+}
+
 /// Asks the kind to prepare an update of a defaulted object, then whether the result is right.
-fn prepare_update(
+async fn prepare_update(
+    registry: &Registry,
     resource: &Served,
     part: &str,
     new: &mut Value,
@@ -52,6 +76,6 @@ fn prepare_update(
 ) -> Result<(), ApiError> {
     let hooks = resource.hooks();
     hooks.prepare_update(new, old, cx).map_err(|causes| invalid(resource, new, causes))?;
-    let causes = validate(resource, part, new, Some(old));
+    let causes = judge(registry, resource, part, new, Some(old)).await?;
     if causes.is_empty() { Ok(()) } else { Err(invalid(resource, new, Invalid(causes))) }
 }

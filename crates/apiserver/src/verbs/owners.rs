@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use trine_objects::apply::{ApplyError, FieldManager, Filter, Set, Versions};
 use trine_objects::schema::SchemaRef;
 use trine_objects::time;
@@ -64,37 +65,74 @@ impl Place<'_> {
         }
     }
 
-    fn with<R>(self, act: impl FnOnce(FieldManager<'_>) -> R) -> R {
+    /// Works out ownership. What it needs in another version is converted, and then it is worked out again: it is pure.
+    async fn with<R>(self, mut act: impl FnMut(FieldManager<'_>) -> R) -> Result<R, ApiError> {
         let resource = self.resource;
         let (api_version, now) = (resource.api_version(), time::format(now_unix()));
-        let family = Family { resource, api_version: &api_version, all: self.registry.catalog().now() };
-        act(FieldManager {
-            versions: &family,
-            api_version: &api_version,
-            kind: &resource.kind,
-            subresource: self.subresource,
-            filter: &self.filter(),
-            now: &now,
-        })
+        let (filter, all) = (self.filter(), self.registry.catalog().now());
+        let mut known = Converted::new();
+        loop {
+            let missing = {
+                let family = Family {
+                    resource,
+                    api_version: &api_version,
+                    all: &all,
+                    known: &known,
+                    missing: RefCell::default(),
+                };
+                let done = act(FieldManager {
+                    versions: &family,
+                    api_version: &api_version,
+                    kind: &resource.kind,
+                    subresource: self.subresource,
+                    filter: &filter,
+                    now: &now,
+                });
+                let missing = family.missing.into_inner();
+                if missing.is_empty() {
+                    return Ok(done);
+                }
+                missing
+            };
+            let Some(converter) = resource.converter() else {
+                return Err(ApiError::Internal("nothing converts".to_owned()));
+            };
+            for (object, to) in missing {
+                let given = serde_json::from_str(&object).map_err(|e| ApiError::Internal(e.to_string()))?;
+                let converted = converter.convert(self.registry, vec![given], &to).await?;
+                known.insert((object, to), converted.into_iter().next().unwrap_or_default());
+            }
+        }
     }
 
     /// Records that `manager` changed `old` (null: there was nothing) into `new`.
-    pub(super) fn record(self, old: &Value, new: &mut Value, manager: &str) {
-        self.with(|fields| fields.update(old, new, manager));
+    ///
+    /// # Errors
+    /// [`ApiError::Failed`] if a webhook does not convert what others own.
+    pub(super) async fn record(self, old: &Value, new: &mut Value, manager: &str) -> Result<(), ApiError> {
+        let given = std::mem::take(new);
+        *new = self
+            .with(|fields| {
+                let mut new = given.clone();
+                fields.update(old, &mut new, manager);
+                new
+            })
+            .await?;
+        Ok(())
     }
 
     /// Applies a configuration.
     ///
     /// # Errors
     /// [`ApiError::ApplyConflict`] if others own what it changes, unless forced.
-    pub(super) fn apply(
+    pub(super) async fn apply(
         self,
         live: &Value,
         config: &Value,
         manager: &str,
         force: bool,
     ) -> Result<Value, ApiError> {
-        let applied = self.with(|fields| fields.apply(live, config, manager, force));
+        let applied = self.with(|fields| fields.apply(live, config, manager, force)).await?;
         applied.map_err(|error| {
             let message = error.to_string();
             match error {
@@ -109,11 +147,18 @@ impl Place<'_> {
     }
 }
 
+/// Objects in other versions, by their text and that version.
+type Converted = HashMap<(String, String), Value>;
+
 /// The versions of a kind that are served now.
 struct Family<'a> {
     resource: &'a Served,
     api_version: &'a str,
-    all: Arc<Resources>,
+    all: &'a Resources,
+    /// What a webhook converted.
+    known: &'a Converted,
+    /// What it has to convert yet.
+    missing: RefCell<Vec<(String, String)>>,
 }
 
 impl Family<'_> {
@@ -134,6 +179,14 @@ impl Versions for Family<'_> {
     fn convert<'v>(&self, object: &'v Value, to: &str) -> Option<Cow<'v, Value>> {
         if to != self.api_version {
             self.sibling(to)?;
+        }
+        if self.resource.converter().is_some() && object["kind"].is_string() {
+            let key = (object.to_string(), to.to_owned());
+            if let Some(known) = self.known.get(&key) {
+                return Some(Cow::Owned(known.clone()));
+            }
+            self.missing.borrow_mut().push(key);
+            return None;
         }
         let mut converted = object.clone();
         if self.resource.custom().is_none() {

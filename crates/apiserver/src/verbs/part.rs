@@ -121,7 +121,7 @@ pub async fn finalize(
             }
         }
         let place = Place { registry, resource: &target.resource, subresource: "finalize" };
-        place.record(&old, &mut namespace, &options.manager);
+        place.record(&old, &mut namespace, &options.manager).await?;
         if options.dry_run {
             return Ok(namespace);
         }

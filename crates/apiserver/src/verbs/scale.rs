@@ -115,33 +115,40 @@ pub async fn write(
     paths: &Paths,
     options: &WriteOptions,
 ) -> Result<Written, ApiError> {
-    let name = target.name.as_deref().unwrap_or_default();
+    let (name, stored) = (target.name.as_deref().unwrap_or_default(), target.stored());
     for attempt in 0.. {
         let current = registry.get(&target.resource, &target.namespace, name)?;
         let old = parse(current.json())?;
+        let mut live = old.clone();
+        target.resource.show(registry, &mut live).await?;
         let scale = match &change {
             Change::Replace(scale) | Change::Apply(scale) => scale.clone(),
             Change::Patch(kind, patch) => {
-                let mut scale = view(&old, paths);
+                let mut scale = view(&live, paths);
                 update::patched(schema::of("autoscaling", "v1", "Scale"), *kind, patch, &mut scale)?;
                 scale
             }
         };
-        let mut new = old.clone();
+        let mut new = live.clone();
         set(&target.resource, &mut new, &scale, paths)?;
         let mut owner = Ownership::Record(&options.manager);
         if matches!(change, Change::Apply(_)) {
-            let mut config = json!({"apiVersion": old["apiVersion"], "kind": old["kind"],
-                "metadata": {"name": old["metadata"]["name"]}});
+            let mut config = json!({"apiVersion": live["apiVersion"], "kind": live["kind"],
+                "metadata": {"name": live["metadata"]["name"]}});
             put(&mut config, paths, at(&new, &paths.spec_replicas).clone());
-            new = Place::of(registry, target).apply(&old, &config, &options.manager, options.force)?;
+            let place = Place::of(registry, target);
+            new = place.apply(&live, &config, &options.manager, options.force).await?;
             owner = Ownership::Settled;
         }
+        target.resource.store(registry, &mut new).await?;
         let (Change::Replace(asked) | Change::Apply(asked) | Change::Patch(_, asked)) = &change;
         let conditional = !text(&asked["metadata"]["resourceVersion"]).is_empty();
-        match update::write(registry, target, old, current.revision, new, owner, options.dry_run).await {
+        match update::write(registry, &stored, old, current.revision, new, owner, options.dry_run).await {
             Err(ApiError::Conflict { .. }) if !conditional && attempt < RETRIES => {}
-            Ok(done) => return Ok(Written { object: view(&done.object, paths), ..done }),
+            Ok(mut done) => {
+                target.resource.show(registry, &mut done.object).await?;
+                return Ok(Written { object: view(&done.object, paths), ..done });
+            }
             Err(error) => return Err(error),
         }
     }

@@ -106,13 +106,13 @@ pub async fn patch(
         let current = registry.get(&target.resource, &target.namespace, name)?;
         let old = parse(current.json())?;
         let mut new = old.clone();
-        target.resource.from_stored(&mut new);
+        target.resource.show(registry, &mut new).await?;
         let resource = &target.resource;
         let ty = schema::of(&resource.group, &resource.version, &resource.kind);
         patched(ty, kind, change, &mut new)?;
         let mut warnings = check(&target.resource, &mut new, duplicates.clone(), options.validation)?;
         fit_to_path(&target.resource, &target.namespace, &mut new)?;
-        target.resource.to_stored(&mut new);
+        target.resource.store(registry, &mut new).await?;
         if new["metadata"]["name"] != old["metadata"]["name"] {
             return Err(ApiError::BadRequest("a patch may not change metadata.name".to_owned()));
         }
@@ -158,20 +158,25 @@ pub(super) fn patched(
 pub(super) async fn write(
     registry: &Registry,
     target: &Target,
-    old: Value,
+    mut old: Value,
     revision: u64,
     mut new: Value,
     owner: Ownership<'_>,
     dry_run: bool,
 ) -> Result<Written, ApiError> {
     let resource = &target.resource;
+    // Stored in a former version, it is written anew even if nothing else changes.
+    let stale = resource.is_other_version(&old);
+    if stale {
+        resource.show(registry, &mut old).await?;
+    }
     let name = text(&old["metadata"]["name"]).to_owned();
     preconditions(resource, &name, &old, &new)?;
     keep_parts(target, &old, &mut new);
     resource.hooks().defaults(&mut new);
     let subresource = target.subresource.as_deref().unwrap_or_default();
     if let Ownership::Record(manager) = owner {
-        Place { registry, resource, subresource }.record(&old, &mut new, manager);
+        Place { registry, resource, subresource }.record(&old, &mut new, manager).await?;
     }
     let change = Change { resource, subresource, old: Some(&old), dry_run };
     let mut warnings = Vec::new();
@@ -184,7 +189,7 @@ pub(super) async fn write(
         }
     }
     let mut cx = registry.cx();
-    prepare_update(resource, subresource, &mut new, &old, &mut cx)?;
+    prepare_update(registry, resource, subresource, &mut new, &old, &mut cx).await?;
     forbid_new_finalizers(resource, &old, &new)?;
     let spec_changed = strip(&old) != strip(&new);
     if spec_changed && has_generation(resource) {
@@ -195,7 +200,7 @@ pub(super) async fn write(
     apply::keep_times(&old, &mut new);
     warnings.append(&mut cx.warnings);
     admission::validate(registry, &change, Some(&new), &mut warnings).await?;
-    if new == old || dry_run {
+    if new == old && !stale || dry_run {
         return Ok(Written { object: new, warnings });
     }
     let object = if may_go(&new) {

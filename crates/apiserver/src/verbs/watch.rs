@@ -14,6 +14,7 @@ use trine_store::{Object, WatchError};
 
 use super::list::wait;
 use super::read_options::Options;
+use crate::catalog::Served;
 use crate::http::form::Form;
 use crate::registry::{Registry, scope};
 use crate::request::{Query, Selection, Target};
@@ -65,6 +66,7 @@ fn seen(event: &Event, selection: &Selection) -> Option<Change> {
 struct State {
     watch: Watch,
     selection: Arc<Selection>,
+    resource: Arc<Served>,
     form: Form,
     /// Sent before the first event.
     first: Vec<u8>,
@@ -78,18 +80,27 @@ struct State {
 
 impl State {
     /// Writes what an event is to this client.
-    fn tell(&mut self, out: &mut Vec<u8>, event: &Event) {
+    async fn tell(&mut self, out: &mut Vec<u8>, event: &Event) -> Result<(), ApiError> {
         // A watch may have been asked to begin after what happens now.
         if event.revision <= self.revision {
-            return;
+            return Ok(());
         }
         self.revision = event.revision;
-        let Some(change) = seen(event, &self.selection) else { return };
+        let Some(change) = seen(event, &self.selection) else { return Ok(()) };
         // What left the selection is shown as it was last in it.
         let last = match &event.past {
             Past::Was(last) if change == Change::Deleted && !event.deleted => Some(last),
             _ => None,
         };
+        if self.resource.converter().is_some() {
+            let object = match last {
+                Some(last) => Arc::new(at_revision(&self.registry, last, event.revision)),
+                None => Arc::clone(&event.object),
+            };
+            let shown = self.resource.show_one(&self.registry, object).await?;
+            line(out, change, &shown, &mut self.form, event.revision);
+            return Ok(());
+        }
         let (form, registry) = (&mut self.form, &self.registry);
         let write = |form: &mut Form, out: &mut Vec<u8>| match last {
             Some(last) => {
@@ -109,6 +120,7 @@ impl State {
             }
             None => write(form, out),
         }
+        Ok(())
     }
 }
 
@@ -139,10 +151,7 @@ pub async fn watch(
             let pieces = stream::unfold(Some(state), move |state| piece(state, target.clone()));
             Ok(Body::from_stream(pieces))
         }
-        Err(error) => {
-            let event = json!({"type": "ERROR", "object": error.status()});
-            Ok(Body::from(format!("{event}\n")))
-        }
+        Err(error) => Ok(Body::from(with_error(Vec::new(), &error))),
     }
 }
 
@@ -165,9 +174,11 @@ async fn begin(
             Some(revision) => wait(registry, revision).await?,
             None => registry.consistent().await?,
         }
-        let part = Part { wanted: &|object| selection.wants(object), ..Part::all(&scope) };
-        let (listed, watch) = prefix.list_and_watch(&part, interest);
-        for object in &listed.objects {
+        let (listed, watch) = {
+            let part = Part { wanted: &|object| selection.wants(object), ..Part::all(&scope) };
+            prefix.list_and_watch(&part, interest)
+        };
+        for object in &target.resource.show_all(registry, listed.objects).await? {
             line(&mut first, Change::Added, object, &mut form, listed.revision);
         }
         if options.bookmarks {
@@ -192,6 +203,7 @@ async fn begin(
     Ok(State {
         watch,
         selection,
+        resource: Arc::clone(&target.resource),
         form,
         first,
         deadline: now + options.timeout.unwrap_or_else(default_timeout).min(LONGEST_TIMEOUT),
@@ -222,10 +234,13 @@ async fn piece(state: Option<State>, target: Target) -> Option<(Result<Bytes, In
         () = state.stop.cancelled() => return None,
         event = state.watch.next() => {
             let event = event?;
-            state.tell(&mut bytes, &event);
+            let mut told = state.tell(&mut bytes, &event).await;
             for _ in 1..BATCH {
-                let Some(event) = state.watch.ready() else { break };
-                state.tell(&mut bytes, &event);
+                let Some(event) = state.watch.ready().filter(|_| told.is_ok()) else { break };
+                told = state.tell(&mut bytes, &event).await;
+            }
+            if let Err(error) = told {
+                return Some((Ok(with_error(bytes, &error)), None));
             }
         }
         () = sleep_until(state.next_bookmark), if state.bookmarks => {
@@ -233,7 +248,9 @@ async fn piece(state: Option<State>, target: Target) -> Option<(Result<Bytes, In
             // Nothing wanted happened up to what the cache shows now, if nothing waits.
             let shown = state.registry.cache().revision();
             if let Some(event) = state.watch.ready() {
-                state.tell(&mut bytes, &event);
+                if let Err(error) = state.tell(&mut bytes, &event).await {
+                    return Some((Ok(with_error(bytes, &error)), None));
+                }
             } else {
                 state.revision = state.revision.max(shown);
             }
@@ -248,6 +265,13 @@ async fn piece(state: Option<State>, target: Target) -> Option<(Result<Bytes, In
         }
     }
     Some((Ok(bytes.into()), Some(state)))
+}
+
+/// The end of a watch that cannot go on.
+fn with_error(mut bytes: Vec<u8>, error: &ApiError) -> Bytes {
+    let event = json!({"type": "ERROR", "object": error.status()});
+    bytes.extend_from_slice(format!("{event}\n").as_bytes());
+    bytes.into()
 }
 
 fn line(out: &mut Vec<u8>, change: Change, object: &Object, form: &mut Form, revision: u64) {

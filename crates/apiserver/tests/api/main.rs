@@ -28,6 +28,7 @@ mod access;
 mod aggregation;
 mod applying;
 mod audit;
+mod converting;
 mod custom;
 mod deletion;
 mod far;

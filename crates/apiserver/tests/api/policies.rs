@@ -262,6 +262,35 @@ async fn a_mutating_policy_that_minds_sees_what_came_after_it() {
 }
 
 #[tokio::test]
+async fn a_policys_author_is_told_what_cannot_be() {
+    let api = Api::start().await;
+    let rules = json!({"resourceRules": [{"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"],
+        "resources": ["deployments"]}]});
+    let spec =
+        |expression: &str| json!({"matchConstraints": rules, "validations": [{"expression": expression}]});
+    validating(&api, "good", spec("object.spec.replicas > 1"), json!({})).await;
+    validating(&api, "bad", spec("object.spec.replicas > '1'"), json!({})).await;
+    let told = async |name: &str| {
+        for _ in 0..200 {
+            let status =
+                api.get(&format!("{GROUP}/validatingadmissionpolicies/{name}")).await["status"].clone();
+            if status["observedGeneration"] == 1 {
+                return status["typeChecking"].clone();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("nobody looked at {name}");
+    };
+    assert_eq!(told("good").await, json!({}));
+    let warning = told("bad").await["expressionWarnings"][0].clone();
+    assert_eq!(warning["fieldRef"], "spec.validations[0].expression");
+    assert!(
+        text(&warning["warning"]).contains("found no matching overload for '_>_' applied to '(int, string)'"),
+        "{warning}"
+    );
+}
+
+#[tokio::test]
 async fn policies_are_shown_with_what_they_are_about() {
     let api = Api::start().await;
     validating(&api, "p", json!({"validations": [{"expression": "true"}]}), json!({})).await;

@@ -395,6 +395,11 @@ async fn what_webhooks_did_is_noted() {
         annotations["mutation.webhook.admission.k8s.io/round_0_index_0"],
         "{\"configuration\":\"m\",\"mutated\":true,\"webhook\":\"m.example.org\"}"
     );
+    assert_eq!(
+        annotations["patch.webhook.admission.k8s.io/round_0_index_0"],
+        Value::Null,
+        "that tells of the body"
+    );
     assert_eq!(annotations["v.example.org/mood"], "good");
     assert_eq!(
         annotations["failed-open.validating.webhook.admission.k8s.io/round_0_index_1"],

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Auditor;
+use super::annotations::Added;
 use super::policy::{Decided, Level, Stage};
 use crate::access::attributes::{Attributes, Subject};
 use crate::access::token::accounts::user_info;
@@ -122,7 +123,7 @@ impl Auditor {
         &self,
         mut noted: Noted,
         allowed: Result<&str, &str>,
-        added: BTreeMap<String, String>,
+        added: BTreeMap<String, Added>,
         response: Response,
     ) -> Response {
         let (decision, reason) = match allowed {
@@ -131,8 +132,10 @@ impl Auditor {
         };
         noted.event["annotations"] =
             json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason});
-        for (key, value) in added {
-            noted.event["annotations"][key] = value.into();
+        for (key, Added { value, of_body }) in added {
+            if !of_body || noted.decided.level >= Level::Request {
+                noted.event["annotations"][key] = value.into();
+            }
         }
         let code = response.status();
         let mut status = json!({"metadata": {}, "code": code.as_u16()});

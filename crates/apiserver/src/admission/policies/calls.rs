@@ -12,6 +12,7 @@ use crate::catalog::Served;
 use crate::cel::{Bindings, Run};
 use crate::kinds::Objects;
 use crate::registry::Registry;
+use crate::status::ApiError;
 
 /// One decision to make.
 pub(super) struct Call<E> {
@@ -30,7 +31,7 @@ pub(super) struct Misconfigured {
 }
 
 /// The decisions to make about a request, and what is wrong with policies that must not fail.
-pub(super) fn calls<E>(
+pub(super) async fn calls<E>(
     registry: &Registry,
     pairs: &Pairs<E>,
     attempt: &Attempt,
@@ -69,7 +70,8 @@ pub(super) fn calls<E>(
                 policy.param_kind.as_ref(),
                 binding.params.as_ref(),
                 &attempt.namespace,
-            );
+            )
+            .await;
             match params {
                 Ok(params) => calls.extend(params.into_iter().map(|param| Call {
                     policy: Arc::clone(policy),
@@ -98,9 +100,16 @@ pub(super) fn namespace_of(registry: &Registry, attempt: &Attempt) -> Option<Val
 
 impl<E> Call<E> {
     /// The objects of a request as this policy wants them.
-    pub fn wanted(&self, attempt: &Attempt, object: Option<&Value>, old: Option<&Value>) -> Wanted {
-        let shown = |o: Option<&Value>| o.map(|o| attempt.shown(&self.version, o));
-        Wanted { version: Arc::clone(&self.version), object: shown(object), old: shown(old) }
+    pub async fn wanted(
+        &self,
+        registry: &Registry,
+        attempt: &Attempt,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<Wanted, ApiError> {
+        let object = attempt.shown(registry, &self.version, object).await?;
+        let old = attempt.shown(registry, &self.version, old).await?;
+        Ok(Wanted { version: Arc::clone(&self.version), object, old })
     }
 
     /// Expressions about a request. Conditions know neither variables nor the namespace.

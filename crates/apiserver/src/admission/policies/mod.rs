@@ -4,6 +4,7 @@
 //! - [`Policy`] what is to be decided, [`Binding`] where and with which parameters, [`Bound`] both together
 //! - `calls` which of them want to decide about a request, and with what
 //! - `params` the objects that a binding tells its policy
+//! - [`typed`] tells a policy's author what cannot be
 //! - [`mutating`] changes what is written, [`validating`] refuses it
 
 mod binding;
@@ -13,6 +14,7 @@ pub mod mutating;
 mod params;
 mod policy;
 mod refusal;
+pub mod typed;
 pub mod validating;
 
 pub use binding::Binding;

@@ -15,6 +15,7 @@ use crate::admission::again::Again;
 use crate::admission::attempt::Attempt;
 use crate::admission::conditions::Met;
 use crate::admission::patched::take_over;
+use crate::admission::wanted::Wanted;
 use crate::catalog::Served;
 use crate::cel::{Expression, to_json};
 use crate::registry::{Registry, text};
@@ -80,17 +81,15 @@ impl Call<Mutating> {
         &self,
         registry: &Registry,
         attempt: &Attempt,
-        old: Option<&Value>,
+        wanted: &mut Wanted,
         mutation: &Mutation,
-        shown: &mut Value,
     ) -> Result<(), String> {
         let expression = mutation.expression.as_ref().map_err(Clone::clone)?;
         let namespace = namespace_of(registry, attempt);
-        let mut wanted = self.wanted(attempt, None, old);
-        wanted.object = Some(shown.clone());
-        let run = self.run(registry, attempt, &wanted, namespace.as_ref());
+        let run = self.run(registry, attempt, wanted, namespace.as_ref());
         let given = run.value(expression);
         let given = given.map_err(|e| format!("expression '{}' resulted in error: {e}", expression.text))?;
+        let Some(shown) = &mut wanted.object else { return Ok(()) };
         if mutation.patch {
             return patched(&given, shown);
         }
@@ -147,7 +146,7 @@ fn patched(given: &Cel, shown: &mut Value) -> Result<(), String> {
 ///
 /// # Errors
 /// [`ApiError::Refused`] for what goes wrong in a policy that must not fail.
-pub fn mutate(
+pub async fn mutate(
     registry: &Registry,
     pairs: &Pairs<Mutating>,
     attempt: &Attempt,
@@ -155,7 +154,7 @@ pub fn mutate(
     (round, again): (usize, &mut Again<Id>),
 ) -> Result<(), ApiError> {
     let wanted_again = again.take();
-    let (calls, wrong) = calls(registry, pairs, attempt, object.as_ref(), old);
+    let (calls, wrong) = calls(registry, pairs, attempt, object.as_ref(), old).await;
     let mut denied: Vec<(String, bool)> =
         wrong.iter().map(|w| (said(&w.policy, &w.binding, &w.why), false)).collect();
     for call in &calls {
@@ -168,7 +167,7 @@ pub fn mutate(
                 denied.push((said(&call.policy.name, &call.binding.name, why), true));
             }
         };
-        let wanted = call.wanted(attempt, object.as_ref(), old);
+        let mut wanted = call.wanted(registry, attempt, object.as_ref(), old).await?;
         match call.met(registry, attempt, &wanted) {
             Met::Yes => {}
             Met::No => continue,
@@ -178,13 +177,14 @@ pub fn mutate(
             }
         }
         // Of what is deleted there is nothing to change.
-        let (Some(object), Some(mut shown)) = (object.as_mut(), wanted.object) else { continue };
+        let Some(object) = object.as_mut() else { continue };
         let mut changed = false;
         for mutation in &call.policy.decides.mutations {
-            match call.change(registry, attempt, old, mutation, &mut shown) {
+            match call.change(registry, attempt, &mut wanted, mutation) {
                 Ok(()) => {
-                    changed |= take_over(attempt, &call.version, shown, object)?;
-                    shown = attempt.shown(&call.version, object);
+                    let made = wanted.object.take().unwrap_or_default();
+                    changed |= take_over(registry, attempt, &call.version, made, object).await?;
+                    wanted.object = attempt.shown(registry, &call.version, Some(object)).await?;
                 }
                 Err(why) => failed(&why),
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use trine_objects::resources::split_api_version;
+use trine_store::Object;
 use trine_store::cache::Part;
 
 use super::binding::ParamRef;
@@ -16,7 +17,7 @@ use crate::verbs::update::parse;
 ///
 /// # Errors
 /// Why they cannot be had.
-pub(super) fn collect(
+pub(super) async fn collect(
     registry: &Registry,
     kind: Option<&ParamKind>,
     wanted: Option<&ParamRef>,
@@ -42,33 +43,34 @@ pub(super) fn collect(
         (true, "") => namespace,
         (true, given) => given,
     };
-    let found = find(registry, &resource, wanted, namespace)?;
+    let found = find(registry, &resource, wanted, namespace).await?;
     if found.is_empty() && wanted.needed {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     Ok(found.into_iter().map(Some).collect())
 }
 
-fn find(
+async fn find(
     registry: &Registry,
     resource: &Arc<Served>,
     wanted: &ParamRef,
     namespace: &str,
 ) -> Result<Vec<Value>, String> {
     let stored = resource.stored();
-    let shown = |json: &[u8]| {
-        let mut object = parse(json).map_err(|e| e.to_string())?;
+    let found = if !wanted.name.is_empty() {
+        registry.get(&stored, namespace, &wanted.name).ok().into_iter().collect()
+    } else if let Some(selector) = &wanted.selector {
+        let mut listed = registry.prefix(&stored).list(&Part::all(&scope(&stored, namespace))).objects;
+        listed.retain(|o| selector.matches_with(|key| o.label(key)));
+        listed
+    } else {
+        return Err("one of name or selector must be provided".to_owned());
+    };
+    let shown = resource.show_all(registry, found).await.map_err(|e| e.to_string())?;
+    let read = |object: &Arc<Object>| {
+        let mut object = parse(object.json()).map_err(|e| e.to_string())?;
         resource.from_stored(&mut object);
         Ok(object)
     };
-    if !wanted.name.is_empty() {
-        let found = registry.get(&stored, namespace, &wanted.name).ok();
-        return found.iter().map(|object| shown(object.json())).collect();
-    }
-    let Some(selector) = &wanted.selector else {
-        return Err("one of name or selector must be provided".to_owned());
-    };
-    let listed = registry.prefix(&stored).list(&Part::all(&scope(&stored, namespace)));
-    let selected = listed.objects.iter().filter(|o| selector.matches_with(|key| o.label(key)));
-    selected.map(|object| shown(object.json())).collect()
+    shown.iter().map(read).collect()
 }

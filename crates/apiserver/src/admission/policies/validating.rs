@@ -12,6 +12,7 @@ use super::{Pairs, Policy};
 use crate::access::audit::annotations::annotate;
 use crate::admission::attempt::Attempt;
 use crate::admission::conditions::Met;
+use crate::admission::wanted::Wanted;
 use crate::cel::{Expression, Run};
 use crate::registry::{Registry, text};
 use crate::status::ApiError;
@@ -117,16 +118,9 @@ struct Found {
 }
 
 impl Call<Validating> {
-    fn decide(
-        &self,
-        registry: &Registry,
-        attempt: &Attempt,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Found {
-        let wanted = self.wanted(attempt, object, old);
+    fn decide(&self, registry: &Registry, attempt: &Attempt, wanted: &Wanted) -> Found {
         let lenient = self.policy.lenient;
-        match self.met(registry, attempt, &wanted) {
+        match self.met(registry, attempt, wanted) {
             Met::Yes => {}
             Met::No => return Found::default(),
             Met::Unknown(message) => {
@@ -135,7 +129,7 @@ impl Call<Validating> {
             }
         }
         let namespace = namespace_of(registry, attempt);
-        let run = self.run(registry, attempt, &wanted, namespace.as_ref());
+        let run = self.run(registry, attempt, wanted, namespace.as_ref());
         let validations = self.policy.decides.validations.iter().enumerate();
         let failed =
             validations.filter_map(|(i, v)| v.fails(&run, lenient).map(|failed| (i, failed))).collect();
@@ -171,7 +165,7 @@ impl Call<Validating> {
 ///
 /// # Errors
 /// [`ApiError::Refused`] with what was found first.
-pub fn validate(
+pub async fn validate(
     registry: &Registry,
     pairs: &Pairs<Validating>,
     attempt: &Attempt,
@@ -179,7 +173,7 @@ pub fn validate(
     old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
-    let (calls, wrong) = calls(registry, pairs, attempt, object, old);
+    let (calls, wrong) = calls(registry, pairs, attempt, object, old).await;
     let mut denied: Vec<(String, String)> = Vec::new();
     for w in wrong {
         denied.push((said(&w.policy, &w.binding, &w.why), String::new()));
@@ -188,7 +182,8 @@ pub fn validate(
     let mut notes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for call in &calls {
         let (policy, binding) = (&call.policy.name, &call.binding);
-        let found = call.decide(registry, attempt, object, old);
+        let wanted = call.wanted(registry, attempt, object, old).await?;
+        let found = call.decide(registry, attempt, &wanted);
         for (i, failed) in found.failed {
             for action in &binding.actions {
                 match action.as_str() {

@@ -87,7 +87,7 @@ impl Hook {
     ///
     /// # Errors
     /// If that cannot be said.
-    pub fn wants(
+    pub async fn wants(
         &self,
         registry: &Registry,
         attempt: &Attempt,
@@ -95,8 +95,8 @@ impl Hook {
         old: Option<&Value>,
     ) -> Result<Option<Wanted>, ApiError> {
         let Some(version) = self.matching.find(registry, attempt, object, old)? else { return Ok(None) };
-        let shown = |o: Option<&Value>| o.map(|o| attempt.shown(&version, o));
-        let (object, old) = (shown(object), shown(old));
+        let object = attempt.shown(registry, &version, object).await?;
+        let old = attempt.shown(registry, &version, old).await?;
         let wanted = Wanted { version, object, old };
         if self.conditions.is_empty() {
             return Ok(Some(wanted));

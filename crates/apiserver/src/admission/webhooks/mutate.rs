@@ -8,7 +8,7 @@ use trine_objects::patch;
 
 use super::Hook;
 use super::review::refusal;
-use crate::access::audit::annotations::annotate;
+use crate::access::audit::annotations::{annotate, annotate_body};
 use crate::admission::again::Again;
 use crate::admission::attempt::Attempt;
 use crate::admission::patched::take_over;
@@ -36,7 +36,7 @@ pub async fn mutate(
         if round > 0 && !wanted_again.contains(&id) {
             continue;
         }
-        let Some(wanted) = hook.wants(registry, attempt, object.as_ref(), old)? else { continue };
+        let Some(wanted) = hook.wants(registry, attempt, object.as_ref(), old).await? else { continue };
         let note = |what: &str| format!("{what}.admission.k8s.io/round_{round}_index_{i}");
         let mut changed = false;
         match hook.ask(registry, attempt, &wanted, true).await {
@@ -53,10 +53,10 @@ pub async fn mutate(
                         )));
                     };
                     patch::json(&mut shown, &patch).map_err(|e| ApiError::Internal(e.to_string()))?;
-                    changed = take_over(attempt, &wanted.version, shown, object)?;
+                    changed = take_over(registry, attempt, &wanted.version, shown, object).await?;
                     let value = json!({"configuration": hook.configuration, "webhook": hook.name, "patch": patch,
                         "patchType": "JSONPatch"});
-                    annotate(note("patch.webhook"), value.to_string());
+                    annotate_body(note("patch.webhook"), value.to_string());
                 }
             }
             Err(failure) => hook.failed(failure, note("failed-open.mutation.webhook"))?,

@@ -25,7 +25,7 @@ pub async fn validate(
 ) -> Result<(), ApiError> {
     let mut asked = Vec::new();
     for hook in hooks {
-        if let Some(wanted) = hook.wants(registry, attempt, object, old)? {
+        if let Some(wanted) = hook.wants(registry, attempt, object, old).await? {
             asked.push((hook, wanted));
         }
     }

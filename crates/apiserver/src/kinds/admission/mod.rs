@@ -15,7 +15,7 @@ use serde_json::Value;
 
 pub use bindings::{MutatingBindings, ValidatingBindings};
 pub use policies::{MutatingPolicies, ValidatingPolicies};
-pub use webhooks::{Mutating, Validating};
+pub use webhooks::{Mutating, Validating, client_config, review_versions};
 
 use super::fields::items;
 use super::{Cause, Causes};

@@ -11,7 +11,7 @@ use crate::kinds::fields::{default, items, items_mut, text};
 use crate::kinds::{Cause, Causes, Column, Hooks};
 use trine_objects::names;
 
-/// The versions of AdmissionReview that are spoken.
+/// The versions of reviews that are spoken.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const TIMEOUT_SECONDS: i64 = 10;
 
@@ -108,13 +108,14 @@ fn check(obj: &Value, old: Option<&Value>) -> Causes {
             let detail = "the timeout value must be between 1 and 30 seconds";
             causes.add(Cause::invalid(format!("{path}.timeoutSeconds"), seconds, detail));
         }
-        client_config(&hook["clientConfig"], &format!("{path}.clientConfig"), &mut causes);
+        checked_config(&hook["clientConfig"], &format!("{path}.clientConfig"), &mut causes);
         if !unchanged(i, "matchConditions", hook) {
             let known = Known { authorizer: true, ..Known::default() };
             let path = format!("{path}.matchConditions");
             matching::conditions(items(hook, "matchConditions"), &path, &known, &mut causes);
         }
-        review_versions(hook, &format!("{path}.admissionReviewVersions"), &mut causes);
+        let field = format!("{path}.admissionReviewVersions");
+        causes.extend(review_versions(&hook["admissionReviewVersions"], &field));
         if !own.is_empty() && !seen.insert(own) {
             causes.add(Cause::duplicate(format!("{path}.name"), own));
         }
@@ -131,8 +132,14 @@ fn full_name(name: &str, field: &str, causes: &mut Causes) {
     }
 }
 
-/// Checks where a webhook is.
-pub(super) fn client_config(config: &Value, path: &str, causes: &mut Causes) {
+/// What is wrong with where a webhook is.
+pub fn client_config(config: &Value, path: &str) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    checked_config(config, path, &mut causes);
+    causes.0
+}
+
+fn checked_config(config: &Value, path: &str, causes: &mut Causes) {
     let (url, service) = (&config["url"], &config["service"]);
     if url.is_string() == service.is_object() {
         return causes.add(Cause::required(path, "exactly one of url or service is required"));
@@ -192,10 +199,12 @@ fn wrong_urls(url: &str) -> Vec<String> {
     wrong
 }
 
-fn review_versions(hook: &Value, path: &str, causes: &mut Causes) {
-    let versions = items(hook, "admissionReviewVersions");
+/// What is wrong with the versions of reviews that a webhook understands.
+pub fn review_versions(list: &Value, path: &str) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let versions = list.as_array().map_or(&[][..], Vec::as_slice);
     if versions.is_empty() {
-        return causes.add(Cause::required(path, "must specify one of v1, v1beta1"));
+        return vec![Cause::required(path, "must specify one of v1, v1beta1")];
     }
     let mut seen = HashSet::new();
     for (i, version) in versions.iter().enumerate() {
@@ -209,6 +218,7 @@ fn review_versions(hook: &Value, path: &str, causes: &mut Causes) {
     if !seen.iter().any(|v| VERSIONS.contains(v)) {
         causes.add(Cause::invalid(path, versions.to_vec(), "must include at least one of v1, v1beta1"));
     }
+    causes.0
 }
 
 #[cfg(test)]
