@@ -1,11 +1,14 @@
-//! Exec and Attach: checked now, carried out when the client comes with the token.
+//! Exec, Attach and PortForward: checked now, carried out when the client comes with the token.
 
 use std::sync::PoisonError;
 
-use trine_contracts::cri::{AttachRequest, AttachResponse, ExecRequest, ExecResponse};
+use trine_contracts::cri::{
+    AttachRequest, AttachResponse, ExecRequest, ExecResponse, PortForwardRequest, PortForwardResponse,
+};
 
 use super::Service;
 use crate::error::CriError;
+use crate::sandbox::SandboxState;
 use crate::streaming::Session;
 
 impl Service {
@@ -39,6 +42,18 @@ impl Service {
             stderr: request.stderr,
         };
         Ok(AttachResponse { url: self.url(CALL, "attach", session)? })
+    }
+
+    pub(super) fn open_forward(&self, request: PortForwardRequest) -> Result<PortForwardResponse, CriError> {
+        const CALL: &str = "PortForward";
+        let sandbox = self.0.sandbox(&request.pod_sandbox_id)?;
+        if sandbox.record().state != SandboxState::Ready {
+            let (object, why) = (sandbox.id.clone(), "it is not ready".to_owned());
+            return Err(CriError::State { call: CALL, object, why });
+        }
+        let ports = request.port.iter().filter_map(|p| u16::try_from(*p).ok()).collect();
+        let session = Session::Forward { sandbox: sandbox.id.clone(), ports };
+        Ok(PortForwardResponse { url: self.url(CALL, "portforward", session)? })
     }
 
     fn url(&self, call: &'static str, path: &str, session: Session) -> Result<String, CriError> {

@@ -184,8 +184,8 @@ impl RuntimeService for Service {
         Ok(Response::new(self.open_attach(request.into_inner())?))
     }
 
-    async fn port_forward(&self, _: Request<PortForwardRequest>) -> Answer<PortForwardResponse> {
-        not_yet("PortForward")
+    async fn port_forward(&self, request: Request<PortForwardRequest>) -> Answer<PortForwardResponse> {
+        Ok(Response::new(self.open_forward(request.into_inner())?))
     }
 
     async fn container_stats(

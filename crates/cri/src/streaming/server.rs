@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::{ERROR, FromClient, PROTOCOLS, STDERR, STDOUT, failure, message, status, understand};
+use super::forward;
 use super::tokens::Session;
 use crate::container::ExecOptions;
 use crate::error::{CriError, chain};
@@ -22,7 +23,7 @@ use crate::keeper::{Kind, Stream, StreamEnd, StreamReader, StreamWriter};
 use crate::runtime::Runtime;
 
 /// A session in which nothing moves for so long ends (upstream's number).
-const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
+pub const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 /// How long the last words may take.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -40,12 +41,13 @@ pub async fn serve(runtime: Runtime, stop: CancellationToken) -> Result<SocketAd
     let routes = Router::new()
         .route("/exec/{token}", any(session))
         .route("/attach/{token}", any(session))
+        .route("/portforward/{token}", any(forward::answer))
         .with_state(runtime);
     tokio::spawn(async move {
         let server =
             axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
         if let Err(error) = server.await {
-            tracing::error!(%error, "the server of exec and attach has ended");
+            tracing::error!(%error, "the server of streams has ended");
         }
     });
     Ok(bound)
@@ -95,6 +97,11 @@ async fn open(runtime: &Runtime, session: Session) -> Result<(Stream, Wanted), C
         Session::Attach { container, stdin, stdout, stderr, .. } => {
             Ok((runtime.attach_to(&container, stdin).await?, Wanted { stdin, stdout, stderr }))
         }
+        Session::Forward { sandbox, .. } => Err(CriError::State {
+            call: "PortForward",
+            object: sandbox,
+            why: "its token is for another path".to_owned(),
+        }),
     }
 }
 

@@ -43,6 +43,13 @@ pub enum Session {
         /// With error output.
         stderr: bool,
     },
+    /// Connections to ports.
+    Forward {
+        /// Of this sandbox.
+        sandbox: String,
+        /// To these, where the client does not name them in its streams.
+        ports: Vec<u16>,
+    },
 }
 
 /// The sessions that wait for their client.
