@@ -61,7 +61,13 @@ impl Events {
 
 fn reference(pod: &Pod, container: Option<&str>) -> ObjectReference {
     let field = |name: &str| {
-        let list = if spec::is_init(pod, name) { "initContainers" } else { "containers" };
+        let list = if spec::is_init(pod, name) {
+            "initContainers"
+        } else if spec::is_main(pod, name) {
+            "containers"
+        } else {
+            "ephemeralContainers"
+        };
         format!("spec.{list}{{{name}}}")
     };
     ObjectReference {

@@ -130,11 +130,12 @@ impl Batch {
         let config = sandbox::config(pod, sandbox_view.attempt, &ctx.config, &ctx.resolv_conf());
         let request = Start {
             pod,
-            container,
+            container: &container,
             attempt,
             sandbox: sandbox_id,
             sandbox_config: &config,
             ips: &sandbox_view.ips,
+            target: spec::target(pod, name).and_then(|t| Some(self.observed.latest(t)?.id.as_str())),
             address: &ctx.address(pod, &self.observed),
         };
         start::start(ctx, &request, &self.memory, &self.cancel).await;
@@ -145,8 +146,8 @@ impl Batch {
         let Some(view) = self.observed.containers.iter().find(|c| c.id == id) else { return Ok(()) };
         let container = spec::find(pod, &view.name);
         let own = match probe {
-            Some(ProbeKind::Liveness) => container.and_then(|c| c.liveness_probe.as_ref()),
-            Some(ProbeKind::Startup) => container.and_then(|c| c.startup_probe.as_ref()),
+            Some(ProbeKind::Liveness) => container.as_ref().and_then(|c| c.liveness_probe.as_ref()),
+            Some(ProbeKind::Startup) => container.as_ref().and_then(|c| c.startup_probe.as_ref()),
             _ => None,
         };
         let grace = own.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| spec::grace(pod));

@@ -231,6 +231,22 @@ fn containers(s: &Situation<'_>, sandbox: &SandboxView, plan: &mut Plan) {
     for container in spec::containers(s.pod) {
         one(s, sandbox, container, plan);
     }
+    // Debugging must not wait for what is to be debugged, and is not begun anew in another sandbox.
+    for container in spec::ephemeral_containers(s.pod) {
+        let runs = |name: &str| {
+            s.observed.latest_in(&sandbox.id, name).is_some_and(|v| v.state == RunState::Running)
+        };
+        let fresh = s.observed.latest(&container.name).is_none() && !was_begun(s.pod, &container.name);
+        if fresh && spec::target(s.pod, &container.name).is_none_or(runs) {
+            start(s, sandbox, &container, None, plan);
+        }
+    }
+}
+
+/// Whether the API server knows of an ephemeral container that has run.
+fn was_begun(pod: &Pod, name: &str) -> bool {
+    let mut known = pod.status.iter().flat_map(|s| s.ephemeral_container_statuses.iter().flatten());
+    known.any(|c| c.name == name && c.container_id.as_deref().is_some_and(|id| !id.is_empty()))
 }
 
 /// Plans for one container; true if what comes after an init container of this name may start.

@@ -311,3 +311,27 @@ fn the_restart_count_survives_the_loss_of_the_runtimes_records() {
         .unwrap();
     assert_eq!(Case::new(pod, vec![ready(1)], vec![]).short(), ["start c5"]);
 }
+
+#[test]
+fn an_ephemeral_container_is_started_once_and_beside_what_fails() {
+    let mut pod = pod("Always", json!([]), json!([{"name": "c", "image": "i"}]));
+    let debug = json!([{"name": "d", "image": "i", "targetContainerName": "c"}]);
+    pod.spec.as_mut().unwrap().ephemeral_containers = serde_json::from_value(debug).unwrap();
+    let started = |case: &Case| {
+        let actions = case.plan().actions;
+        actions.iter().any(|a| matches!(a, Action::Start { container, .. } if container == "d"))
+    };
+    let running = view("c", 0, RunState::Running, 0);
+    assert!(started(&Case::new(pod.clone(), vec![ready(0)], vec![running.clone()])));
+    let gone = view("c", 0, RunState::Exited, 1);
+    assert!(!started(&Case::new(pod.clone(), vec![ready(0)], vec![gone])), "there is nobody to look at");
+    for state in [RunState::Running, RunState::Exited] {
+        let debugging = vec![running.clone(), view("d", 0, state, 0)];
+        assert!(!started(&Case::new(pod.clone(), vec![ready(0)], debugging)), "{state:?}");
+    }
+    assert_eq!((spec::target(&pod, "d"), spec::target(&pod, "c")), (Some("c"), None));
+    let status = json!({"ephemeralContainerStatuses": [{"name": "d", "containerID": "x://d0", "image": "i", "imageID": "",
+        "ready": false, "restartCount": 0}]});
+    pod.status = serde_json::from_value(status).unwrap();
+    assert!(!started(&Case::new(pod, vec![ready(0)], vec![running])), "its record is gone, but it has run");
+}

@@ -1,5 +1,7 @@
 //! Small questions about a Pod's spec, asked in many places.
 
+use std::borrow::Cow;
+
 use trine_typed::k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::config::DEFAULT_GRACE;
@@ -68,16 +70,40 @@ pub fn all(pod: &Pod) -> impl Iterator<Item = &Container> {
     init_containers(pod).iter().chain(containers(pod))
 }
 
-/// The container `name`.
+/// Ephemeral containers, as containers that are started once.
 #[must_use]
-pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
-    all(pod).find(|c| c.name == name)
+pub fn ephemeral_containers(pod: &Pod) -> Vec<Container> {
+    let all = pod.spec.as_ref().and_then(|s| s.ephemeral_containers.as_deref()).unwrap_or_default();
+    // The one type has all fields of the other, but for the target.
+    let one = |c| serde_json::from_value(serde_json::to_value(c).ok()?).ok();
+    let once = |c: Container| Container { restart_policy: Some("Never".to_owned()), ..c };
+    all.iter().filter_map(one).map(once).collect()
+}
+
+/// The container whose processes an ephemeral container sees.
+#[must_use]
+pub fn target<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let mut all = pod.spec.as_ref()?.ephemeral_containers.iter().flatten();
+    all.find(|c| c.name == name)?.target_container_name.as_deref().filter(|target| !target.is_empty())
+}
+
+/// The container `name`, whatever list it is in.
+#[must_use]
+pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Cow<'a, Container>> {
+    let found = all(pod).find(|c| c.name == name).map(Cow::Borrowed);
+    found.or_else(|| ephemeral_containers(pod).into_iter().find(|c| c.name == name).map(Cow::Owned))
 }
 
 /// Whether `name` is an init container.
 #[must_use]
 pub fn is_init(pod: &Pod, name: &str) -> bool {
     init_containers(pod).iter().any(|c| c.name == name)
+}
+
+/// Whether `name` is in the main list.
+#[must_use]
+pub fn is_main(pod: &Pod, name: &str) -> bool {
+    containers(pod).iter().any(|c| c.name == name)
 }
 
 /// Whether an init container is a sidecar: it runs on beside the main ones.

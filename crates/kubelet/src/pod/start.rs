@@ -42,6 +42,8 @@ pub struct Start<'a> {
     pub ips: &'a [String],
     /// Where the Pod is reached from this node.
     pub address: &'a str,
+    /// Id of the container whose processes it sees.
+    pub target: Option<&'a str>,
 }
 
 /// Why a container did not start.
@@ -187,7 +189,7 @@ async fn configure(
         .map_err(|missing| KubeletError::NotYet(format!("volumes are not mounted: {}", missing.join(" "))))?;
     let collected = mounts::collect(ctx, pod, container, attempt, &volumes, &env, ips)?;
     let name = container.image.clone().unwrap_or_default();
-    container_config::config(ContainerInput {
+    let mut config = container_config::config(ContainerInput {
         pod,
         container,
         attempt,
@@ -198,5 +200,12 @@ async fn configure(
         mounts: collected.mounts,
         devices: collected.devices,
         node_memory: ctx.memory,
-    })
+    })?;
+    let security = config.linux.as_mut().and_then(|l| l.security_context.as_mut());
+    if let (Some(target), Some(options)) = (start.target, security.and_then(|s| s.namespace_options.as_mut()))
+    {
+        options.pid = cri::NamespaceMode::Target as i32;
+        options.target_id = target.to_owned();
+    }
+    Ok(config)
 }

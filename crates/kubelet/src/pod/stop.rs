@@ -34,7 +34,7 @@ pub async fn container(
         && view.state == RunState::Running
     {
         let deadline = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
-        if let Err(error) = hooks::run(ctx, hook, container, &view.id, ip, deadline).await {
+        if let Err(error) = hooks::run(ctx, hook, &container, &view.id, ip, deadline).await {
             let text = format!("PreStopHook failed: {}", error.chain());
             ctx.events.container(pod, &view.name, Level::Warning, "FailedPreStopHook", text);
         }

@@ -80,6 +80,7 @@ impl Probes {
         });
         for view in running {
             let Some(container) = spec::find(pod, &view.name) else { continue };
+            let container = container.as_ref();
             let probes = probes_of(container);
             if probes.is_empty() || of_pod.contains_key(&view.id) || stopping {
                 continue;

@@ -46,7 +46,11 @@ fn terminated(input: &StatusInput<'_>, view: &ContainerView) -> ContainerState {
 /// The status that the API server has of a container, if it is worth more than nothing.
 fn known<'a>(input: &StatusInput<'a>, name: &str) -> Option<&'a ContainerStatus> {
     let status = input.pod.status.as_ref()?;
-    let lists = [status.container_statuses.as_ref(), status.init_container_statuses.as_ref()];
+    let lists = [
+        status.container_statuses.as_ref(),
+        status.init_container_statuses.as_ref(),
+        status.ephemeral_container_statuses.as_ref(),
+    ];
     lists.into_iter().flatten().flatten().find(|c| c.name == name)
 }
 
@@ -107,7 +111,8 @@ fn ended(input: &StatusInput<'_>, container: &Container, view: &ContainerView, s
 fn not_there(input: &StatusInput<'_>, container: &Container, mut status: ContainerStatus) -> ContainerStatus {
     if let Some(old) = known(input, &container.name) {
         let ended = old.state.as_ref().is_some_and(|s| s.terminated.is_some());
-        if ended && (input.stopping || spec::ended(input.pod) || spec::is_init(input.pod, &container.name)) {
+        let past = input.stopping || spec::ended(input.pod) || !spec::is_main(input.pod, &container.name);
+        if ended && past {
             return old.clone();
         }
         status.restart_count = old.restart_count;

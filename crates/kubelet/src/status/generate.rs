@@ -45,6 +45,7 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     };
     let init = of(spec::init_containers(pod));
     let main = of(spec::containers(pod));
+    let ephemeral = of(&spec::ephemeral_containers(pod));
     let old = pod.status.as_ref();
     let phase = match (old.and_then(|s| s.phase.as_deref()), input.failed) {
         // A Pod that ended never lives again.
@@ -75,6 +76,7 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
         start_time: old.and_then(|s| s.start_time.clone()).or(Some(Time(input.start_time))),
         init_container_statuses: (!init.is_empty()).then_some(init),
         container_statuses: Some(main),
+        ephemeral_container_statuses: (!ephemeral.is_empty()).then_some(ephemeral),
         qos_class: old.and_then(|s| s.qos_class.clone()).or_else(|| Some(resources::qos(pod).to_owned())),
         observed_generation: pod.metadata.generation,
         ..Default::default()

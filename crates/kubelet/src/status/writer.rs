@@ -23,6 +23,7 @@ pub fn overlay(old: &PodStatus, fresh: PodStatus) -> PodStatus {
         start_time: fresh.start_time,
         init_container_statuses: fresh.init_container_statuses,
         container_statuses: fresh.container_statuses,
+        ephemeral_container_statuses: fresh.ephemeral_container_statuses,
         qos_class: fresh.qos_class,
         observed_generation: fresh.observed_generation,
         ..old.clone()
