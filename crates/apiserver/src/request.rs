@@ -9,7 +9,7 @@ use trine_objects::selector;
 
 use crate::catalog::{Resources, Served};
 use crate::custom::Version;
-use crate::kinds::Hooks;
+use crate::kinds::{Hooks, metadata};
 use crate::status::ApiError;
 
 /// What a path names.
@@ -270,6 +270,7 @@ pub fn check(
         )));
     }
     schema::prune(schema, object);
+    object.get_mut("metadata").into_iter().for_each(metadata::settle);
     Ok(if validation == FieldValidation::Warn { texts } else { Vec::new() })
 }
 

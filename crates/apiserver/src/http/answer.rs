@@ -23,11 +23,32 @@ pub(super) fn written(code: StatusCode, form: &Form, done: Written) -> Response 
 /// The answer with warnings for the client's eyes.
 pub(super) fn warned(mut response: Response, warnings: Vec<String>) -> Response {
     for warning in warnings {
-        let text: String =
-            warning.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { '\'' } else { c }).collect();
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+        if let Ok(value) = HeaderValue::from_bytes(warning_value(&warning).as_bytes()) {
             response.headers_mut().append(header::WARNING, value);
         }
     }
     response
+}
+
+/// A warning as a header has it: a quoted string (RFC 9110, section 5.6.4) behind a code and no agent.
+fn warning_value(warning: &str) -> String {
+    let mut value = "299 - \"".to_owned();
+    for c in warning.chars().filter(|c| !c.is_control()) {
+        if c == '"' || c == '\\' {
+            value.push('\\');
+        }
+        value.push(c);
+    }
+    value.push('"');
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_in_a_warning_are_told_as_they_are() {
+        assert_eq!(warning_value("unknown field \"a\\b\"\n"), r#"299 - "unknown field \"a\\b\"""#);
+    }
 }

@@ -11,7 +11,7 @@
 //! - `connect` what is asked before somebody connects to a Pod, Service or node
 //! - `proxy` passed on to Pods, Services and nodes
 //! - `scale` replicas of any kind
-//! - [`stream`] logs and commands, passed on to the kubelet
+//! - [`stream`] logs, commands and ports, passed on to the kubelet, `tunnel` through a WebSocket
 
 pub mod accept;
 mod answer;
@@ -28,3 +28,4 @@ mod scale;
 pub mod serve;
 mod snapshot;
 pub mod stream;
+mod tunnel;

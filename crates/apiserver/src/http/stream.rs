@@ -1,12 +1,15 @@
-//! Logs, commands and attachments: passed on to the kubelet of the Pod's node. Upgraded connections are joined as
+//! Logs, commands, attachments and ports: passed on to the kubelet of the Pod's node. Upgraded connections are joined as
 //! bytes: what is spoken on them is between the client and the runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::extract::ws::WebSocketUpgrade;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -18,6 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::serve::ServeError;
+use super::tunnel;
 use crate::pki::Identity;
 use crate::registry::{Registry, text};
 use crate::request::Target;
@@ -29,6 +33,8 @@ use crate::verbs::update::parse;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a kubelet may take to answer, before the stream begins.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+/// Longest refusal of a kubelet that is passed on, bytes. Upstream: 10,000.
+const MAX_REFUSAL: usize = 10_000;
 /// Headers of an upgrade that both sides have to see.
 const UPGRADE_HEADERS: [&str; 7] = [
     "connection",
@@ -82,23 +88,33 @@ impl Kubelets {
         let name = target.name.as_deref().unwrap_or_default();
         let pod = parse(registry.get(&target.resource, &target.namespace, name)?.json())?;
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let container = container(&pod, &query)?;
-        let (host, port) = kubelet_address(registry, &pod)?;
+        let namespace = &target.namespace;
         let verb = match target.subresource.as_deref() {
-            Some("log") => "containerLogs",
-            Some("exec") => "exec",
-            Some("attach") => "attach",
+            Some("log") => Some("containerLogs"),
+            Some("exec") => Some("exec"),
+            Some("attach") => Some("attach"),
+            Some("portforward") => None,
             _ => return Err(ApiError::MethodNotAllowed),
         };
-        let namespace = &target.namespace;
-        let path = format!("/{verb}/{namespace}/{name}/{container}?{}", kubelet_query(&query));
-        let on_client = hyper::upgrade::on(&mut request);
+        let path = match verb {
+            Some(verb) => {
+                let container = container(&pod, &query)?;
+                format!("/{verb}/{namespace}/{name}/{container}?{}", kubelet_query(&query))
+            }
+            None => format!("/portForward/{namespace}/{name}?{query}"),
+        };
+        let (host, port) = kubelet_address(registry, &pod)?;
+        let tunnelled = verb.is_none() && tunnel::is_wanted(request.headers());
         let upgrade = request.headers().contains_key(header::UPGRADE);
         let mut asked = Request::builder().method(request.method().clone()).uri(path);
         if let Some(headers) = asked.headers_mut() {
             headers
                 .insert(header::HOST, "kubelet".parse().map_err(|_| ApiError::Internal("host".to_owned()))?);
-            copy_headers(request.headers(), headers);
+            if tunnelled {
+                tunnel::ask(headers);
+            } else {
+                copy_headers(request.headers(), headers);
+            }
         }
         let asked = asked.body(Body::empty()).map_err(|e| ApiError::BadRequest(e.to_string()))?;
         let unreachable = |e: &dyn std::fmt::Display| {
@@ -113,9 +129,18 @@ impl Kubelets {
             .map_err(|e| unreachable(&e))?
             .map_err(|e| unreachable(&e))?;
         if upgrade && answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(join(on_client, answer));
+            if tunnelled {
+                let (mut parts, _) = request.into_parts();
+                let client = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+                let client = client.map_err(|e| ApiError::BadRequest(e.to_string()))?;
+                return Ok(tunnel::join(client, answer));
+            }
+            return Ok(join(hyper::upgrade::on(&mut request), answer));
         }
         let (parts, body) = answer.into_parts();
+        if verb == Some("containerLogs") && !parts.status.is_success() {
+            return Err(refusal(parts.status, body).await);
+        }
         Ok(Response::from_parts(parts, Body::new(body)))
     }
 
@@ -127,6 +152,17 @@ impl Kubelets {
             self.connector.connect(name, stream).await
         };
         tokio::time::timeout(CONNECT_DEADLINE, connect).await.map_err(std::io::Error::other)?
+    }
+}
+
+/// What a kubelet says in plain words when it has no log, as clients expect to be told.
+async fn refusal(code: StatusCode, body: hyper::body::Incoming) -> ApiError {
+    let text = Limited::new(body, MAX_REFUSAL).collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+    match code {
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => ApiError::BadRequest(text),
+        StatusCode::SERVICE_UNAVAILABLE => ApiError::Unavailable(text),
+        _ => ApiError::Internal(text),
     }
 }
 

@@ -10,6 +10,21 @@ use trine_objects::names::{self, Checked};
 /// The most bytes of all annotations together.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
+/// Upstream's metadata has no empty maps and lists: they are left out when it is written.
+pub fn settle(metadata: &mut Value) {
+    if let Some(fields) = metadata.as_object_mut() {
+        let has_nothing = |value: &Value| match value {
+            Value::Object(map) => map.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            _ => false,
+        };
+        let kept = |key: &String| {
+            !["labels", "annotations", "finalizers", "ownerReferences"].contains(&key.as_str())
+        };
+        fields.retain(|key, value| kept(key) || !has_nothing(value));
+    }
+}
+
 /// Turns the reasons against a name into causes.
 pub fn name_causes(field: &str, value: &str, checked: Checked) -> Vec<Cause> {
     checked.err().into_iter().flatten().map(|reason| Cause::invalid(field, value, &reason)).collect()
@@ -98,6 +113,14 @@ fn lower_first_words(key: &str) -> &str {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn nothing_empty_is_kept() {
+        let mut metadata = json!({"name": "a", "labels": {}, "annotations": {"a": ""}, "finalizers": [], "ownerReferences": [],
+            "managedFields": []});
+        settle(&mut metadata);
+        assert_eq!(metadata, json!({"name": "a", "annotations": {"a": ""}, "managedFields": []}));
+    }
 
     #[test]
     fn each_fault_in_metadata_is_named() {

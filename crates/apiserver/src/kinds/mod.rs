@@ -25,7 +25,7 @@ mod flow;
 mod generic;
 mod hooks;
 mod limits;
-mod metadata;
+pub(crate) mod metadata;
 mod migration;
 mod namespace;
 mod network_policy;

@@ -142,7 +142,8 @@ pub(super) fn patched(
         PatchKind::Strategic => match ty {
             Some(schema) => patch::strategic(object, change, schema),
             None => {
-                let what = "strategic merge patches are not supported for this resource";
+                let what = "the body of the request was in an unknown format - accepted media types include: \
+                            application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
                 return Err(ApiError::UnsupportedMediaType(what.to_owned()));
             }
         },

@@ -151,7 +151,11 @@ pub async fn watch(
             let pieces = stream::unfold(Some(state), move |state| piece(state, target.clone()));
             Ok(Body::from_stream(pieces))
         }
-        Err(error) => Ok(Body::from(with_error(Vec::new(), &error))),
+        Err(error) => {
+            // A stream like any other watch: its length must not make it a document.
+            let line: Result<Bytes, Infallible> = Ok(with_error(Vec::new(), &error));
+            Ok(Body::from_stream(stream::iter([line])))
+        }
     }
 }
 

@@ -79,6 +79,35 @@ async fn metadata_alone_comes_in_protobuf_too() {
     assert_eq!((code, &refused["reason"]), (406, &"NotAcceptable".into()));
 }
 
+/// The events of a watch in protobuf.
+async fn events(response: axum::response::Response) -> Vec<(String, Value)> {
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let mut rest = &bytes[..];
+    let mut events = Vec::new();
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let (frame, after) = after.split_at(u32::from_be_bytes(*length) as usize);
+        // {1: the word, 2: {1: the object}}; each of the words is shorter than 128 bytes.
+        let word = String::from_utf8_lossy(&frame[2..2 + usize::from(frame[1])]).into_owned();
+        let at = frame.windows(4).position(|w| w == protobuf::MAGIC).unwrap();
+        events.push((word, protobuf::decode(&frame[at..]).unwrap()));
+        rest = after;
+    }
+    events
+}
+
+#[tokio::test]
+async fn a_watch_that_cannot_begin_says_so_in_a_frame_to_those_who_take_nothing_else() {
+    let api = Api::start().await;
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion=999999&{initial}");
+    let response = api.send("GET", &path, &[("accept", protobuf::MEDIA_TYPE)], "").await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "application/vnd.kubernetes.protobuf;stream=watch");
+    let events = events(response).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!((events[0].0.as_str(), &events[0].1["code"]), ("ERROR", &504.into()));
+}
+
 #[tokio::test]
 async fn a_watch_in_protobuf_is_frames_of_events() {
     let api = Api::start().await;
@@ -86,18 +115,8 @@ async fn a_watch_in_protobuf_is_frames_of_events() {
     let path = format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=1");
     let response = api.send("GET", &path, &[("accept", BOTH)], "").await;
     assert_eq!(response.headers()["content-type"], "application/vnd.kubernetes.protobuf;stream=watch");
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    let mut rest = &bytes[..];
-    let mut words = Vec::new();
-    while let Some((length, after)) = rest.split_first_chunk::<4>() {
-        let (frame, after) = after.split_at(u32::from_be_bytes(*length) as usize);
-        // {1: the word, 2: {1: the object}}; each of the words is shorter than 128 bytes.
-        let word = String::from_utf8_lossy(&frame[2..2 + usize::from(frame[1])]).into_owned();
-        let at = frame.windows(4).position(|w| w == protobuf::MAGIC).unwrap();
-        let object = protobuf::decode(&frame[at..]).unwrap();
-        words.push((word, object["metadata"]["name"].as_str().unwrap_or_default().to_owned()));
-        rest = after;
-    }
+    let named = |(word, object): (String, Value)| (word, text(&object["metadata"]["name"]));
+    let words: Vec<_> = events(response).await.into_iter().map(named).collect();
     assert_eq!(words[0], ("ADDED".to_owned(), "a".to_owned()));
     assert!(
         words.len() > 1 && words[1..].iter().all(|w| *w == ("BOOKMARK".to_owned(), String::new())),

@@ -87,7 +87,8 @@ fn ports<'a>(
             continue;
         }
         causes.range(port, "hostPort", &path, 1, 65_535);
-        if host_network && port["hostPort"] != port["containerPort"] {
+        // A template may leave it open: its Pods are given it.
+        if host_network && host_port != 0 && port["hostPort"] != port["containerPort"] {
             let detail = "must match `containerPort` when `hostNetwork` is true";
             causes.add(Cause::invalid(format!("{path}.hostPort"), host_port, detail));
         }

@@ -10,14 +10,13 @@ const GRACE_SECONDS: i64 = 30;
 
 /// Fills a Pod's `spec`, or that of a template.
 pub fn spec(spec: &mut Value) {
-    let host_network = spec["hostNetwork"] == true;
     default(spec, "dnsPolicy", "ClusterFirst");
     default(spec, "restartPolicy", "Always");
     default(spec, "securityContext", json!({}));
     default(spec, "terminationGracePeriodSeconds", GRACE_SECONDS);
     default(spec, "schedulerName", "default-scheduler");
     for list in ["initContainers", "containers", "ephemeralContainers"] {
-        items_mut(spec, list).for_each(|c| container(c, host_network && list != "ephemeralContainers"));
+        items_mut(spec, list).for_each(container);
     }
     items_mut(spec, "volumes").for_each(volume);
     account(spec);
@@ -36,20 +35,13 @@ fn account(spec: &mut Value) {
 }
 
 /// Fills a container.
-pub fn container(container: &mut Value, host_network: bool) {
+pub fn container(container: &mut Value) {
     let policy = if pulls_always(text(container, "image")) { "Always" } else { "IfNotPresent" };
     default(container, "imagePullPolicy", policy);
     default(container, "terminationMessagePath", "/dev/termination-log");
     default(container, "terminationMessagePolicy", "File");
     default(container, "resources", json!({}));
-    requests_from_limits(&mut container["resources"]);
-    for port in items_mut(container, "ports") {
-        default(port, "protocol", "TCP");
-        if host_network && port["hostPort"].as_i64().unwrap_or(0) == 0 {
-            let number = port["containerPort"].clone();
-            set(port, "hostPort", number);
-        }
-    }
+    items_mut(container, "ports").for_each(|port| default(port, "protocol", "TCP"));
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if container[probe].is_object() {
             self::probe(&mut container[probe]);
@@ -156,9 +148,28 @@ fn field_item(item: &mut Value) {
     }
 }
 
-/// What only a Pod has, not a template: links to Services.
+/// What only a Pod is given, not a template: links to Services, requests as high as limits, the node's ports.
 pub fn pod(obj: &mut Value) {
     let spec = child(obj, "spec");
     self::spec(spec);
     default(spec, "enableServiceLinks", true);
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        set(spec, "terminationGracePeriodSeconds", 1);
+    }
+    let host_network = spec["hostNetwork"] == true;
+    for list in ["initContainers", "containers"] {
+        for container in items_mut(spec, list) {
+            requests_from_limits(&mut container["resources"]);
+            if host_network {
+                items_mut(container, "ports").for_each(host_port);
+            }
+        }
+    }
+}
+
+fn host_port(port: &mut Value) {
+    if port["hostPort"].as_i64().unwrap_or(0) == 0 {
+        let number = port["containerPort"].clone();
+        set(port, "hostPort", number);
+    }
 }

@@ -66,6 +66,17 @@ fn parts_are_filled_where_they_are() {
 }
 
 #[test]
+fn a_template_is_not_given_what_only_its_pods_are() {
+    let limited = json!({"limits": {"cpu": "1"}});
+    let mut spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": "a:1", "ports": [{"containerPort": 80}],
+        "resources": limited}]});
+    defaults::spec(&mut spec);
+    assert_eq!(spec["containers"][0]["resources"], limited);
+    assert_eq!(spec["containers"][0]["ports"], json!([{"containerPort": 80, "protocol": "TCP"}]));
+    assert_eq!(spec["enableServiceLinks"], serde_json::Value::Null);
+}
+
+#[test]
 fn images_without_a_fixed_tag_are_pulled_each_time() {
     for (image, policy) in [
         ("a", "Always"),
@@ -76,7 +87,7 @@ fn images_without_a_fixed_tag_are_pulled_each_time() {
         ("a@sha256:00", "IfNotPresent"),
     ] {
         let mut container = json!({"image": image});
-        defaults::container(&mut container, false);
+        defaults::container(&mut container);
         assert_eq!(container["imagePullPolicy"], policy, "{image}");
     }
 }
