@@ -40,12 +40,8 @@ spec:
 #[test]
 fn kubectl_applies_shows_follows_enters_and_deletes() {
     const TEST: &str = "kubectl_applies_shows_follows_enters_and_deletes";
-    if !trine_kernel::testing::root(TEST) || !trine_kernel::testing::program(TEST, "busybox") {
-        return;
-    }
     let Some(program) = kubectl::build(TEST) else { return };
-    let cluster = Cluster::up();
-    cluster.build_busybox();
+    let Some(cluster) = Cluster::with_busybox(TEST) else { return };
     let run = |words: &[&str]| kubectl::run(&program, &cluster, words);
     let manifest = cluster.dir().join("app.yaml");
     std::fs::write(&manifest, APP).unwrap();

@@ -87,6 +87,20 @@ impl Cluster {
         cluster
     }
 
+    /// A running cluster with the busybox image; `None`, and a counted skip, where `test` cannot have one.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn with_busybox(test: &str) -> Option<Self> {
+        if !trine_kernel::testing::root(test) || !trine_kernel::testing::program(test, "busybox") {
+            return None;
+        }
+        let cluster = Self::up();
+        cluster.build_busybox();
+        Some(cluster)
+    }
+
     /// Runs `trine up --detach`.
     ///
     /// # Panics

@@ -72,6 +72,8 @@ fn kinds() -> Vec<&'static str> {
     kinds.extend((!root).then_some("not-root"));
     kinds.extend((!debian).then_some("not-debian"));
     kinds.extend((!root || !debian).then_some("without-packages"));
+    let python = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
+    kinds.extend((!python.is_ok_and(|o| o.status.success())).then_some("without-python"));
     kinds.extend((!packages::have_modules()).then_some("without-go-modules"));
     kinds
 }

@@ -1,0 +1,29 @@
+//! Programs in Go, built from published modules into `target/`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Builds `package` in the module `tests/clients/<module>` as `target/<module>/<name>`, or finds it fresh; `None`, and a counted
+/// skip, where Go is absent.
+///
+/// # Panics
+/// If it does not build.
+#[must_use]
+pub fn build(test: &str, module: &str, package: &str, name: &str) -> Option<PathBuf> {
+    if !trine_kernel::testing::program(test, "go") {
+        return None;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = root.join("../target").join(module);
+    std::fs::create_dir_all(&target).expect("a folder for programs in Go");
+    let binary = target.join(name);
+    // Go looks itself whether anything has changed.
+    let status = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
+        .args([&binary, Path::new(package)])
+        .current_dir(root.join("clients").join(module))
+        .status()
+        .expect("go runs");
+    assert!(status.success(), "{package} does not build");
+    Some(binary)
+}
