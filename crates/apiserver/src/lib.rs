@@ -11,6 +11,8 @@
 //! - [`aggregation`] groups that other servers serve
 //! - [`registry`] objects in the store
 //! - [`cel`] expressions about requests, which configurations carry
+//! - [`protection`] how much may be asked at once, and for how long
+//! - [`changes`] that something has changed, for who then looks anew
 //! - [`claims`] what Services hold, when several servers share a store
 //! - [`metrics`] what the server counts about itself
 //! - [`custom`] kinds that people defined
@@ -26,6 +28,7 @@ pub mod asked;
 pub mod bootstrap;
 pub mod catalog;
 pub mod cel;
+mod changes;
 mod claims;
 pub mod custom;
 mod flow_defaults;
@@ -34,6 +37,7 @@ pub mod kinds;
 pub mod metrics;
 pub mod openapi;
 pub mod pki;
+pub mod protection;
 pub mod registry;
 pub mod request;
 pub mod rotation;

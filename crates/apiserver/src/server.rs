@@ -29,6 +29,7 @@ use crate::kinds::Allocators;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::pki::{Authority, Identity, PkiError};
+use crate::protection;
 use crate::registry::{Issuing, Registry};
 use crate::rotation::{LIFETIME, Rotation};
 use crate::status::ApiError;
@@ -179,6 +180,7 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     }
     let background = TaskTracker::new();
     background.spawn(register(Arc::clone(&server.registry), stop.clone()).await?);
+    background.spawn(protection::follow(Arc::clone(&server.registry), stop.clone()).await?);
     background.spawn(aggregation::follow(aggregation, stop.clone()));
     background.close();
     let task = tokio::spawn(accept(listener, acceptor, Arc::clone(&server), stop.clone()));

@@ -142,6 +142,9 @@ pub enum ApiError {
         /// The newest.
         current: u64,
     },
+    /// The request was not done in its time.
+    #[error("Timeout: {0}")]
+    Timeout(String),
     /// Something that is needed does not answer.
     #[error("{0}")]
     Unavailable(String),
@@ -202,7 +205,7 @@ impl ApiError {
             Self::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             Self::Expired { .. } => (StatusCode::GONE, "Expired"),
             Self::TooManyRequests { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
-            Self::TooLargeRevision { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+            Self::TooLargeRevision { .. } | Self::Timeout(_) => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Self::Refused { status } => {

@@ -1,6 +1,5 @@
 //! What every request passes: who is it, as whom does he ask, and may he.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -9,15 +8,19 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, Request, header};
 use serde_json::Value;
+use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::attributes::Attributes;
-use super::audit::{Auditor, Noted, annotations};
+use super::audit::annotations::{self, Collected};
+use super::audit::{Auditor, Noted};
 use super::decision::Decision;
 use super::token::accounts::Believed;
 use super::token::{self, TokenError, Tokens, bootstrap};
 use super::{Authorizer, admission, impersonate};
+use crate::protection::{Protection, time};
 use crate::registry::{Registry, now_unix};
-use crate::request::decoded_path;
+use crate::request::{Query, decoded_path};
 use crate::status::ApiError;
 use crate::user::{self, User};
 
@@ -38,13 +41,21 @@ pub struct Gate {
     registry: Arc<Registry>,
     tokens: Arc<Tokens>,
     auditor: Option<Auditor>,
+    protection: Protection,
 }
 
 impl Gate {
     /// Objects and decisions are the registry's.
     #[must_use]
     pub fn new(registry: Arc<Registry>, tokens: Arc<Tokens>, auditor: Option<Auditor>) -> Self {
-        Self { registry, tokens, auditor }
+        let protection = Protection::start(Arc::clone(&registry));
+        Self { registry, tokens, auditor, protection }
+    }
+
+    /// What keeps the server from being asked for too much.
+    #[must_use]
+    pub fn protection(&self) -> &Protection {
+        &self.protection
     }
 
     /// Who decides.
@@ -68,37 +79,34 @@ impl Gate {
         answer: impl FnOnce(Request<Body>, String) -> F,
     ) -> Response
     where
-        F: Future<Output = Response>,
+        F: Future<Output = Response> + Send + 'static,
     {
         let path = decoded_path(request.uri().path());
-        let wanted = Attributes::read(request.method(), &path, request.uri().query().unwrap_or_default());
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let wanted = Attributes::read(request.method(), &path, &query);
         let who = self.identify(&mut request, shown);
         let noted = match self.begin(&mut request, &wanted, who.as_ref().ok()).await {
             Ok(noted) => noted,
             Err(error) => return error.into_response(),
         };
-        let mut added = BTreeMap::new();
+        let added = noted.is_some().then(Collected::default);
         let (allowed, response) = match who {
             Err(error) => (Err(error.to_string()), error.into_response()),
-            Ok(who) => match self.decide(&who.user, &wanted) {
-                Ok(reason) => {
-                    let answering = user::on_behalf_of(who.user, answer(request, path));
-                    let response = if noted.is_some() {
-                        let (response, annotations) = annotations::collecting(answering).await;
-                        added = annotations;
-                        response
-                    } else {
-                        answering.await
-                    };
-                    (Ok(reason), response)
-                }
-                Err(refused) => {
-                    let (refused, reason) = *refused;
-                    let response = refused.denied(&who.user, &reason).into_response();
-                    (Err(reason), response)
-                }
-            },
+            Ok(who) => {
+                let kept = added.clone();
+                let answer = || {
+                    let answering = answer(request, path);
+                    async move {
+                        match kept {
+                            Some(kept) => annotations::collecting(kept, answering).await,
+                            None => answering.await,
+                        }
+                    }
+                };
+                self.answered(who.user, &wanted, &query, answer).await
+            }
         };
+        let added = added.map(|a| a.take()).unwrap_or_default();
         match (&self.auditor, noted) {
             (Some(auditor), Some(noted)) => {
                 let allowed = allowed.as_deref().map_err(String::as_str);
@@ -106,6 +114,61 @@ impl Gate {
             }
             _ => response,
         }
+    }
+
+    /// Answers a user's request when there is a seat for it, if it may be, in its time. Says also why it may be, or may not.
+    async fn answered<F>(
+        &self,
+        user: Arc<User>,
+        wanted: &Attributes,
+        query: &str,
+        answer: impl FnOnce() -> F,
+    ) -> (Result<String, String>, Response)
+    where
+        F: Future<Output = Response> + Send + 'static,
+    {
+        let begun = Instant::now();
+        let lasts = time::lasts(wanted);
+        let working = (!lasts).then(|| self.protection.working());
+        let pass = if lasts && !time::is_watch(wanted) {
+            Ok(None)
+        } else {
+            self.protection.enter(&user, wanted, query).await
+        };
+        let (pass, decision) = match (pass, self.decide(&user, wanted)) {
+            (Ok(pass), decision) => (pass.map(Arc::new), decision),
+            (Err(refused), decision) => {
+                return (decision.map_err(|refused| refused.1), refused.into_response());
+            }
+        };
+        let (allowed, mut response) = match decision {
+            Err(refused) => {
+                let (refused, reason) = *refused;
+                let response = refused.denied(&user, &reason).into_response();
+                (Err(reason), response)
+            }
+            Ok(reason) => {
+                let answer = user::on_behalf_of(user, answer());
+                let response = match (lasts, wanted.is_read()) {
+                    (true, _) => answer.await,
+                    (false, true) => in_time(begun, query, answer).await,
+                    // Whoever waits for it or not: what is kept for an object that is written must not be given away.
+                    (false, false) => {
+                        let held = (working, pass.clone());
+                        let write = async move {
+                            let _held = held;
+                            answer.await
+                        };
+                        in_time(begun, query, to_its_end(write)).await
+                    }
+                };
+                (Ok(reason), response)
+            }
+        };
+        if let Some(pass) = &pass {
+            pass.mark(response.headers_mut());
+        }
+        (allowed, response)
     }
 
     /// Why a request may be, or what is refused and perhaps why. Who opens a stream into a container by GET, as WebSockets must,
@@ -212,6 +275,23 @@ impl Gate {
             Decision::NoOpinion(why) => Err(wanted.denied(user, &why)),
         }
     }
+}
+
+/// The answer, if it is there within the time that the request has.
+async fn in_time(begun: Instant, query: &str, answer: impl Future<Output = Response>) -> Response {
+    let allowed = match time::allowed(&Query::parse(query)) {
+        Ok(allowed) => allowed,
+        Err(error) => return error.into_response(),
+    };
+    let why = "request did not complete within the allotted timeout".to_owned();
+    let in_time = tokio::time::timeout_at(begun + allowed, answer).await;
+    in_time.unwrap_or_else(|_| ApiError::Timeout(why).into_response())
+}
+
+/// Does something to its end, also if nobody waits for it any more.
+async fn to_its_end(work: impl Future<Output = Response> + Send + 'static) -> Response {
+    let done = tokio::spawn(work.instrument(tracing::Span::current())).await;
+    done.unwrap_or_else(|error| ApiError::Internal(error.to_string()).into_response())
 }
 
 /// Takes the token out of the protocols of a WebSocket; the others stay.

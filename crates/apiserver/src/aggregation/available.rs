@@ -18,8 +18,8 @@ use trine_store::Expect;
 
 use super::learn::learn;
 use super::pass::as_user;
-use super::register::changes;
 use super::{Aggregation, GROUP, PLURAL, Remote};
+use crate::changes::Changes;
 use crate::http::proxy::slices;
 use crate::kinds::Objects;
 use crate::registry::{now_unix, text};
@@ -181,11 +181,8 @@ impl Aggregation {
 pub async fn follow(aggregation: Arc<Aggregation>, stop: CancellationToken) -> Result<(), ApiError> {
     let registry = Arc::clone(&aggregation.registry);
     let kinds = [(GROUP, PLURAL), ("", "services"), ("discovery.k8s.io", "endpointslices")];
-    let mut watched = Vec::new();
-    for (group, plural) in kinds {
-        let resource = registry.resource(group, "v1", plural)?;
-        watched.push((changes(&registry, &resource), resource));
-    }
+    let watched = kinds.map(|(group, plural)| registry.resource(group, "v1", plural));
+    let mut changes = Changes::of(&registry, watched.into_iter().collect::<Result<Vec<_>, _>>()?);
     let (bump, changed) = watch::channel(0_u64);
     let mut keepers: BTreeMap<String, (Arc<Remote>, Keeper)> = BTreeMap::new();
     loop {
@@ -198,26 +195,9 @@ pub async fn follow(aggregation: Arc<Aggregation>, stop: CancellationToken) -> R
             });
         }
         bump.send_modify(|n| *n += 1);
-        let next = std::future::poll_fn(|cx| {
-            for (watch, resource) in &mut watched {
-                match watch.poll_next(cx) {
-                    std::task::Poll::Pending => {}
-                    std::task::Poll::Ready(Some(_)) => return std::task::Poll::Ready(()),
-                    // A watch that fell behind is begun anew.
-                    std::task::Poll::Ready(None) => {
-                        *watch = changes(&registry, resource);
-                        return std::task::Poll::Ready(());
-                    }
-                }
-            }
-            std::task::Poll::Pending
-        });
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            () = next => {}
-        }
-        for (watch, _) in &mut watched {
-            while watch.ready().is_some() {}
+            () = changes.next() => {}
         }
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use trine_store::Expect;
-use trine_store::cache::{Interest, Part, Watch};
 
 use super::order::{Rank, rank};
 use super::{GROUP, PLURAL};
 use crate::catalog::{Resources, Served};
+use crate::changes::Changes;
 use crate::kinds::Objects;
-use crate::registry::{Registry, prefix, text};
+use crate::registry::{Registry, text};
 use crate::status::ApiError;
 use crate::verbs::create;
 use crate::verbs::options::WriteOptions;
@@ -90,16 +90,15 @@ pub async fn register(
     let services = registry.resource(GROUP, "v1", PLURAL)?;
     let mut served = registry.catalog().changes();
     served.borrow_and_update();
-    let mut watch = changes(&registry, &services);
+    let mut changes = Changes::of(&registry, [Arc::clone(&services)]);
     round(&registry, &services, true).await;
     Ok(async move {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = served.changed() => {}
-                event = watch.next() => if event.is_none() { watch = changes(&registry, &services) },
+                () = changes.next() => {}
             }
-            while watch.ready().is_some() {}
             round(&registry, &services, false).await;
         }
     })
@@ -114,13 +113,6 @@ async fn round(registry: &Registry, services: &Arc<Served>, starting: bool) {
         // Who changed it meanwhile causes the next round.
         tracing::debug!(%error, "an APIService is not kept");
     }
-}
-
-/// The changes of all objects of a resource from now on.
-pub(super) fn changes(registry: &Registry, resource: &Served) -> Watch {
-    let scope = prefix(resource);
-    let everything = Interest::new(&scope, Box::new(|_| true));
-    registry.prefix(resource).list_and_watch(&Part::all(&scope), everything).1
 }
 
 async fn act(registry: &Registry, services: &Arc<Served>, action: Action) -> Result<(), ApiError> {

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use trine_objects::{conditions, time};
 use trine_store::Expect;
-use trine_store::cache::{Interest, Part, Watch};
+use trine_store::cache::Part;
 
 use super::Definition;
 use super::definition::is_terminating;
 use super::hooks::CLEANUP;
 use crate::catalog::{Catalog, Served};
+use crate::changes::Changes;
 use crate::registry::{Registry, now_unix, prefix, scope, text};
 use crate::request::Target;
 use crate::status::ApiError;
@@ -40,7 +41,7 @@ struct Verdict {
 pub async fn establish(registry: &Arc<Registry>, stop: CancellationToken) -> Result<(), ApiError> {
     let definitions = registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
     let mut published = Published::default();
-    let mut watch = changes(registry, &definitions);
+    let mut changes = Changes::of(registry, [Arc::clone(&definitions)]);
     let mut pending = round(registry, &definitions, &mut published).await;
     let registry = Arc::clone(registry);
     tokio::spawn(async move {
@@ -48,21 +49,12 @@ pub async fn establish(registry: &Arc<Registry>, stop: CancellationToken) -> Res
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(CLEANUP_PERIOD), if pending => {}
-                // A watch that fell behind is begun anew.
-                event = watch.next() => if event.is_none() { watch = changes(&registry, &definitions) },
+                () = changes.next() => {}
             }
-            while watch.ready().is_some() {}
             pending = round(&registry, &definitions, &mut published).await;
         }
     });
     Ok(())
-}
-
-/// The changes of definitions from now on.
-fn changes(registry: &Registry, definitions: &Served) -> Watch {
-    let scope = prefix(definitions);
-    let everything = Interest::new(&scope, Box::new(|_| true));
-    registry.prefix(definitions).list_and_watch(&Part::all(&scope), everything).1
 }
 
 /// What is served, each definition beside what it was read from: reading one compiles its rules.

@@ -159,7 +159,10 @@ impl Server {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         match parts.as_slice() {
             ["metrics"] => {
-                let more = |page: &mut Page| self.aggregation.show(page);
+                let more = |page: &mut Page| {
+                    self.gate.protection().show(page);
+                    self.aggregation.show(page);
+                };
                 let mut response = self.metrics.page(&self.registry, more).await.into_response();
                 let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 response.headers_mut().insert(header::CONTENT_TYPE, media);

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http::{HeaderValue, Request, header};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -32,6 +32,12 @@ use crate::user::User;
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// In whose name the parts of this process own what they write.
 const IN_PROCESS: HeaderValue = HeaderValue::from_static("trine");
+/// How long a connection may be without a whole request. Upstream's idle time.
+const IDLE: Duration = Duration::from_secs(90);
+/// How long requests that were begun before a stop may take to end. Upstream: as long as any, a minute.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long connections have after that for their last bytes.
+const LAST_BYTES: Duration = Duration::from_millis(200);
 /// Streams of one HTTP/2 connection; every watch is one.
 const MAX_STREAMS: u32 = 1000;
 
@@ -90,7 +96,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
 }
 
-/// Accepts connections until `stop`.
+/// Accepts connections until `stop`. Then nobody new is let in, watches end, and what was begun comes to its end.
 pub async fn accept(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -98,23 +104,29 @@ pub async fn accept(
     stop: CancellationToken,
 ) {
     let connections = TaskTracker::new();
+    let cut = CancellationToken::new();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => {
-                // Each gives itself a moment at most.
+                drop(listener);
+                if tokio::time::timeout(DRAIN, server.gate.protection().drained()).await.is_err() {
+                    tracing::warn!("requests were not done before the stop");
+                }
                 connections.close();
+                let _ = tokio::time::timeout(LAST_BYTES, connections.wait()).await;
+                cut.cancel();
                 return connections.wait().await;
             }
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (acceptor, server, stop) = (acceptor.clone(), Arc::clone(&server), stop.clone());
+                let (acceptor, server) = (acceptor.clone(), Arc::clone(&server));
+                let (stop, cut) = (stop.clone(), cut.clone());
                 connections.spawn(async move {
                     tokio::select! {
-                        () = connection(stream, acceptor, server) => {}
-                        // Watches have ended by the same token; give their last bytes a moment.
-                        () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_millis(200)).await } => {}
+                        () = connection(stream, acceptor, server, stop) => {}
+                        () = cut.cancelled() => {}
                     }
                     tracing::trace!(%peer, "connection ended");
                 });
@@ -128,7 +140,7 @@ pub async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server>) {
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server>, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await {
@@ -146,8 +158,19 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
     builder.http2().max_concurrent_streams(MAX_STREAMS);
-    if let Err(error) = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let mut served = std::pin::pin!(served);
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = stop.cancelled() => {
+            // What was asked is answered, and the client told to ask elsewhere.
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(error, "connection broken");
     }
 }

@@ -17,6 +17,7 @@
 //! - `network` TLS, certificates, streams to a kubelet
 //! - `itself` health, metrics, the whole store
 //! - `kubectl` the client that everybody uses
+//! - `protection` seats and queues, times, sizes, and a stop that breaks nothing
 //! - `publishing` custom kinds in the description of what is served
 //! - `webhooks`, `policies` those who are configured to decide; `far` plays them
 //! - `shared` several servers on one etcd
@@ -40,6 +41,7 @@ mod listing;
 mod network;
 mod objects;
 mod policies;
+mod protection;
 mod protobuf;
 mod publishing;
 mod restart;

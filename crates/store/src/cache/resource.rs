@@ -130,6 +130,18 @@ impl Prefix {
         self.read(|state| part.of(&state.objects, self.revision(state)))
     }
 
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.read(|state| state.objects.len())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// What there is.
     #[must_use]
     pub(super) fn count(&self, prefix: &str) -> Count {

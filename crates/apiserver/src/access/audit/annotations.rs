@@ -12,18 +12,25 @@ pub struct Added {
     pub of_body: bool,
 }
 
-type Collected = Arc<Mutex<BTreeMap<String, Added>>>;
+/// What was added so far.
+#[derive(Debug, Clone, Default)]
+pub struct Collected(Arc<Mutex<BTreeMap<String, Added>>>);
+
+impl Collected {
+    /// Takes it out.
+    #[must_use]
+    pub fn take(&self) -> BTreeMap<String, Added> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 tokio::task_local! {
     static ANNOTATIONS: Collected;
 }
 
-/// Does something, and gives what was added to its notes meanwhile.
-pub async fn collecting<F: Future>(work: F) -> (F::Output, BTreeMap<String, Added>) {
-    let collected = Collected::default();
-    let done = ANNOTATIONS.scope(Arc::clone(&collected), work).await;
-    let annotations = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
-    (done, annotations)
+/// Does something; what is added to its notes meanwhile is collected.
+pub async fn collecting<F: Future>(collected: Collected, work: F) -> F::Output {
+    ANNOTATIONS.scope(collected, work).await
 }
 
 /// Adds to the notes of the request that this is done for. What is there already stays.
@@ -39,7 +46,7 @@ pub fn annotate_body(key: impl Into<String>, value: impl Into<String>) {
 fn add(key: String, added: Added) {
     // Without anybody who collects, the request is not noted.
     let _ = ANNOTATIONS.try_with(|collected| {
-        let mut collected = collected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut collected = collected.0.lock().unwrap_or_else(PoisonError::into_inner);
         collected.entry(key).or_insert(added);
     });
 }
