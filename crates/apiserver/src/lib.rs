@@ -14,6 +14,7 @@
 //! - [`protection`] how much may be asked at once, and for how long
 //! - [`changes`] that something has changed, for who then looks anew
 //! - [`claims`] what Services hold, when several servers share a store
+//! - [`service_addresses`] the objects that show which Service has which address
 //! - [`metrics`] what the server counts about itself
 //! - [`custom`] kinds that people defined
 //! - [`openapi`] the published description of what is served
@@ -42,6 +43,7 @@ pub mod registry;
 pub mod request;
 pub mod rotation;
 mod server;
+mod service_addresses;
 pub mod status;
 pub mod user;
 pub mod verbs;

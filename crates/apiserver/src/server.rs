@@ -32,6 +32,7 @@ use crate::pki::{Authority, Identity, PkiError};
 use crate::protection;
 use crate::registry::{Issuing, Registry};
 use crate::rotation::{LIFETIME, Rotation};
+use crate::service_addresses;
 use crate::status::ApiError;
 use crate::user::User;
 
@@ -180,6 +181,7 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     }
     let background = TaskTracker::new();
     background.spawn(register(Arc::clone(&server.registry), stop.clone()).await?);
+    background.spawn(service_addresses::follow(Arc::clone(&server.registry), stop.clone()).await?);
     background.spawn(protection::follow(Arc::clone(&server.registry), stop.clone()).await?);
     background.spawn(aggregation::follow(aggregation, stop.clone()));
     background.close();

@@ -356,6 +356,10 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         .cluster_wide()
         .with(part("certificates.k8s.io", "v1", "CertificateSigningRequest", "approval"))
         .with_status(),
+        of("certificates.k8s.io", "ClusterTrustBundle", "clustertrustbundles", "clustertrustbundle")
+            .cluster_wide(),
+        of("certificates.k8s.io", "PodCertificateRequest", "podcertificaterequests", "podcertificaterequest")
+            .with_status(),
         of("coordination.k8s.io", "Lease", "leases", "lease"),
         of("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice"),
         of("events.k8s.io", "Event", "events", "event").short("ev"),

@@ -121,7 +121,8 @@ impl Hooks for SigningRequests {
     }
 }
 
-fn signer(name: &str) -> Option<Cause> {
+/// What is wrong with the name of a signer.
+pub(super) fn signer(name: &str) -> Option<Cause> {
     let field = "spec.signerName";
     if name.is_empty() {
         return Some(Cause::required(field, ""));

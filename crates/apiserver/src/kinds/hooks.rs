@@ -6,7 +6,10 @@ use super::{
     addresses, admission, api_service, autoscaler, batch, certificates, config, devices, disruption,
     endpoints, event, flow, limits, metadata,
 };
-use super::{migration, namespace, network_policy, node, pod, roles, service, small, storage, workload};
+use super::{
+    migration, namespace, network_policy, node, pod, pod_certificate, roles, service, small, storage,
+};
+use super::{trust_bundle, workload};
 use crate::catalog::Served;
 use serde_json::Value;
 use trine_objects::names;
@@ -123,6 +126,8 @@ pub fn hooks(group: &str, resource: &str) -> &'static dyn Hooks {
         ("batch", "cronjobs") => &batch::CronJobs,
         ("batch", "jobs") => &batch::Jobs,
         ("certificates.k8s.io", "certificatesigningrequests") => &certificates::SigningRequests,
+        ("certificates.k8s.io", "clustertrustbundles") => &trust_bundle::TrustBundles,
+        ("certificates.k8s.io", "podcertificaterequests") => &pod_certificate::PodCertificates,
         ("coordination.k8s.io", "leases") => &small::Leases,
         ("discovery.k8s.io", "endpointslices") => &endpoints::Slices,
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => &flow::Schemas,

@@ -31,12 +31,14 @@ mod namespace;
 mod network_policy;
 mod node;
 mod pod;
+mod pod_certificate;
 mod roles;
 mod service;
 mod small;
 mod storage;
 #[cfg(test)]
 mod testing;
+mod trust_bundle;
 mod workload;
 
 pub use admission::{client_config, review_versions};

@@ -3,6 +3,7 @@
 //! - `audit` who did what
 //! - `access` who may do what
 //! - `server` a server in a folder of its own, and calls to it without a network
+//! - `addresses` which Service has which address
 //! - `aggregation` groups that other servers serve
 //! - `objects` create, read, change; refusals; pages
 //! - `applying` server-side apply, and who owns what
@@ -11,6 +12,7 @@
 //! - `kinds` what is particular to the kinds that make and bound Pods
 //! - `listing` pages, moments, and what lists cannot show any more
 //! - `tokens` tokens, questions about access, certificates
+//! - `trust` bundles of authorities, certificates of Pods
 //! - `watching` watches and their beginnings
 //! - `forms` tables, metadata alone, discovery, both forms of Events
 //! - `protobuf` the binary form; what nobody can have
@@ -26,6 +28,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod addresses;
 mod aggregation;
 mod applying;
 mod audit;
@@ -48,5 +51,6 @@ mod restart;
 mod server;
 mod shared;
 mod tokens;
+mod trust;
 mod watching;
 mod webhooks;

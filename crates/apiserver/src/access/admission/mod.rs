@@ -43,6 +43,12 @@ pub async fn mutate(registry: &Registry, change: &Change<'_>, new: &mut Value) -
         ("certificates.k8s.io", "certificatesigningrequests", part) => {
             signing_request(registry, &user, part, old, new)
         }
+        ("certificates.k8s.io", "clustertrustbundles", "") => {
+            certificates::refuse_bundle(registry.authorizer(), &user, old, new)
+        }
+        ("certificates.k8s.io", "podcertificaterequests", "status") => {
+            old.and_then(|old| certificates::refuse_answer(registry.authorizer(), &user, old, new))
+        }
         _ => None,
     };
     refused.map_or(Ok(()), |why| Err(change.denied(new, why)))

@@ -57,6 +57,10 @@ pub fn refuse(registry: &Registry, node: &str, change: &Change<'_>, new: Option<
             "can only create or delete ResourceSlice with the same NodeName as the requesting node".to_owned()
         }),
         ("certificates.k8s.io", "certificatesigningrequests", "") if created => serving_request(node, object),
+        ("certificates.k8s.io", "podcertificaterequests", "") if created => {
+            pod_certificate(registry, node, object)
+        }
+        ("certificates.k8s.io", "podcertificaterequests", _) => Some("a node only asks".to_owned()),
         _ => None,
     }
 }
@@ -264,6 +268,68 @@ fn mounts(registry: &Registry, pod: &Value, namespace: &str, audience: &str) -> 
             || !driver.is_empty() && driver_wants(driver)
             || !claim.is_empty() && claim_wants(claim)
             || !volume["ephemeral"].is_null() && claim_wants(&generic)
+    })
+}
+
+/// A node asks for certificates of the Pods that run on it, and of their accounts.
+fn pod_certificate(registry: &Registry, node: &str, request: &Value) -> Option<String> {
+    let spec = &request["spec"];
+    let namespace = text(&request["metadata"]["namespace"]);
+    let (named, pod_name) = (text(&spec["nodeName"]), text(&spec["podName"]));
+    if named != node {
+        return Some(format!(
+            "PodCertificateRequest.Spec.NodeName={named:?}, which is not the requesting node {node:?}"
+        ));
+    }
+    let pod = format!("{namespace}/{pod_name}");
+    let missing = |what: &str, name: &str| {
+        format!("while retrieving {what} {name:?} named in the PodCertificateRequest: not found")
+    };
+    let Some(its_node) = Objects::get(registry, "", "nodes", "", node) else {
+        return Some(missing("node", node));
+    };
+    let uid = |object: &Value| text(&object["metadata"]["uid"]).to_owned();
+    if uid(&its_node) != text(&spec["nodeUID"]) {
+        return Some(format!(
+            "PodCertificateRequest for pod {pod:?} names node UID {:?}, inconsistent with the running node ({:?})",
+            text(&spec["nodeUID"]),
+            uid(&its_node)
+        ));
+    }
+    let Some(running) = Objects::get(registry, "", "pods", namespace, pod_name) else {
+        return Some(missing("pod", &pod));
+    };
+    if uid(&running) != text(&spec["podUID"]) {
+        return Some(format!(
+            "PodCertificateRequest for pod {pod:?} contains pod UID ({:?}) which differs from running pod {:?}",
+            text(&spec["podUID"]),
+            uid(&running)
+        ));
+    }
+    if text(&running["spec"]["nodeName"]) != node {
+        return Some(format!(
+            "pod {pod:?} is not running on node {node:?} named in the PodCertificateRequest"
+        ));
+    }
+    if !running["metadata"]["annotations"][MIRROR].is_null() {
+        return Some(format!("pod {pod:?} is a mirror pod"));
+    }
+    let (asked, own) = (text(&spec["serviceAccountName"]), text(&running["spec"]["serviceAccountName"]));
+    if asked != own {
+        return Some(format!(
+            "PodCertificateRequest for pod {pod:?} contains serviceAccountName ({asked:?}) that differs from running pod ({own:?})"
+        ));
+    }
+    let account_name = format!("{namespace}/{own}");
+    let Some(account) = Objects::get(registry, "", "serviceaccounts", namespace, own) else {
+        return Some(missing("service account", &account_name));
+    };
+    (uid(&account) != text(&spec["serviceAccountUID"])).then(|| {
+        format!(
+            "PodCertificateRequest for pod {pod:?} names service account UID {:?}, which differs from the running service account ({:?})",
+            text(&spec["serviceAccountUID"]),
+            uid(&account)
+        )
     })
 }
 

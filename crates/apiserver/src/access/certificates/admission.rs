@@ -43,6 +43,28 @@ pub fn refuse_subject(request: &Value) -> Option<String> {
     master.then(|| format!("use of {CLIENT} signer with {MASTERS} group is not allowed"))
 }
 
+/// Why a user may not write a bundle of its signer; `None` if he may. What everybody's tools change does not count.
+#[must_use]
+pub fn refuse_bundle(
+    authorizer: &Authorizer,
+    user: &User,
+    old: Option<&Value>,
+    new: &Value,
+) -> Option<String> {
+    let signer = text(&new["spec"]["signerName"]);
+    let same = old.is_some_and(|old| old["spec"] == new["spec"]);
+    (!signer.is_empty() && !same && !may(authorizer, user, "attest", signer))
+        .then(|| format!("user not permitted to attest for signerName {signer:?}"))
+}
+
+/// Why a user may not answer a request for a Pod's certificate; `None` if he may.
+#[must_use]
+pub fn refuse_answer(authorizer: &Authorizer, user: &User, old: &Value, new: &Value) -> Option<String> {
+    let signer = text(&old["spec"]["signerName"]);
+    (old["status"] != new["status"] && !may(authorizer, user, "sign", signer))
+        .then(|| format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", user.name))
+}
+
 /// Whether a user may `approve` or `sign` for a signer: by its name, or by `domain/*`.
 fn may(authorizer: &Authorizer, user: &User, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
