@@ -58,7 +58,9 @@ impl Server {
     pub async fn answer(self: Arc<Self>, request: Request<Body>, user: Option<User>) -> Response {
         let wish = Wish::of(&request);
         let server = Arc::clone(&self);
-        let response = self.gate.pass(request, user, |request, path| server.route(request, path)).await;
+        // What is done for a request is large and passed through many hands: a pointer to it is.
+        let response =
+            self.gate.pass(request, user, |request, path| Box::pin(server.route(request, path))).await;
         wish.dress(response).await
     }
 
@@ -78,7 +80,7 @@ impl Server {
                 let passed_on = connects(&target) || target.subresource.as_deref() == Some("proxy");
                 let taken = if passed_on { Ok(()) } else { Wish::of(&request).check() };
                 match taken {
-                    Ok(()) => Arc::clone(&self).objects(target, request).await,
+                    Ok(()) => Box::pin(Arc::clone(&self).objects(target, request)).await,
                     Err(error) => Err(error),
                 }
             }

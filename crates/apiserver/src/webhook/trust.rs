@@ -15,7 +15,26 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// How to speak to a webhook: `bundle` is base64 of PEM, empty for the machine's own authorities.
 pub(super) fn config(bundle: &str) -> Result<Arc<ClientConfig>, String> {
-    let unusable = |why: &dyn std::fmt::Display| format!("unable to load root certificates: {why}");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = verifier(bundle, &provider)?;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| unusable(&e))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+fn unusable(why: &dyn std::fmt::Display) -> String {
+    format!("unable to load root certificates: {why}")
+}
+
+/// Who believes what a bundle signed.
+///
+/// # Errors
+/// Why the bundle is none.
+pub(crate) fn verifier(bundle: &str, provider: &Arc<CryptoProvider>) -> Result<Verifier, String> {
     let roots: Vec<CertificateDer<'static>> = if bundle.is_empty() {
         rustls_native_certs::load_native_certs().certs
     } else {
@@ -27,22 +46,16 @@ pub(super) fn config(bundle: &str) -> Result<Arc<ClientConfig>, String> {
         }
         read
     };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Verifier::new(roots, &provider).map_err(|e| unusable(&e))?;
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| unusable(&e))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+    Verifier::new(roots, provider).map_err(|e| unusable(&e))
 }
 
 /// As usual, and also a server whose very certificate is in the bundle: Go's library, for which bundles are written, believes
 /// it even if it calls itself an authority.
 #[derive(Debug)]
-struct Verifier {
+pub(crate) struct Verifier {
     usual: Option<Arc<WebPkiServerVerifier>>,
+    /// Any certificate is believed; that its owner has the key is seen all the same.
+    anybody: bool,
     roots: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
 }
@@ -54,7 +67,12 @@ impl Verifier {
         // Without a root that can be used nobody is believed.
         let usual =
             WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider)).build().ok();
-        Ok(Self { usual, roots, provider: Arc::clone(provider) })
+        Ok(Self { usual, anybody: false, roots, provider: Arc::clone(provider) })
+    }
+
+    /// Believes everybody, as `insecureSkipTLSVerify` asks for.
+    pub(crate) fn of_anybody(provider: &Arc<CryptoProvider>) -> Self {
+        Self { usual: None, anybody: true, roots: Vec::new(), provider: Arc::clone(provider) }
     }
 }
 
@@ -67,6 +85,9 @@ impl ServerCertVerifier for Verifier {
         stapled: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.anybody {
+            return Ok(ServerCertVerified::assertion());
+        }
         let unknown = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let usual = match &self.usual {
             Some(usual) => usual.verify_server_cert(shown, between, name, stapled, now),
