@@ -180,9 +180,16 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
         tokio::spawn(Arc::clone(rotation).run(stop.clone()));
     }
     let background = TaskTracker::new();
-    background.spawn(register(Arc::clone(&server.registry), stop.clone()).await?);
-    background.spawn(service_addresses::follow(Arc::clone(&server.registry), stop.clone()).await?);
-    background.spawn(protection::follow(Arc::clone(&server.registry), stop.clone()).await?);
+    // Their first objects together, so that the disk is waited for once.
+    let registry = || Arc::clone(&server.registry);
+    let (services, addresses, flows) = tokio::try_join!(
+        register(registry(), stop.clone()),
+        service_addresses::follow(registry(), stop.clone()),
+        protection::follow(registry(), stop.clone()),
+    )?;
+    background.spawn(services);
+    background.spawn(addresses);
+    background.spawn(flows);
     background.spawn(aggregation::follow(aggregation, stop.clone()));
     background.close();
     let task = tokio::spawn(accept(listener, acceptor, Arc::clone(&server), stop.clone()));
