@@ -241,6 +241,7 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
             .with(sub("eviction", "policy", "v1", "Eviction", &["create"]))
             .with(sub("exec", "", "v1", "PodExecOptions", &["create", "get"]))
             .with(sub("log", "", "v1", "Pod", &["get"]))
+            .with(sub("portforward", "", "v1", "PodPortForwardOptions", &["create", "get"]))
             .with(sub("proxy", "", "v1", "PodProxyOptions", CONNECT))
             .with(part("", "v1", "Pod", "resize"))
             .with_status(),

@@ -1,8 +1,9 @@
 //! A compiled expression.
 
-use kube_cel::cel::parser::{Expression as Ast, ParseErrors, Parser};
+use kube_cel::cel::parser::Expression as Ast;
 
 use super::rewrite::rewrite;
+use super::stack::{parse, reading};
 
 /// The names that an expression may use beside those that are always there.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,11 +17,6 @@ pub struct Known<'a> {
     /// Whether it may write down objects and patches.
     pub objects: bool,
 }
-
-/// The longest expression, bytes. Upstream's parser takes more; this one's time grows with the square of the length.
-const LONGEST: usize = 8 << 10;
-/// What the parser may need of the stack for one of that length, bytes. It is reserved, and only what is touched is used.
-const PARSER_STACK: usize = 256 << 20;
 
 /// A compiled expression.
 #[derive(Debug)]
@@ -36,16 +32,7 @@ impl Expression {
     /// # Errors
     /// `compilation failed: ...`, as upstream begins it.
     pub fn compile(text: &str, known: &Known<'_>) -> Result<Self, String> {
-        let failed = |why: String| format!("compilation failed: {why}");
-        if text.len() > LONGEST {
-            return Err(failed(format!("the expression has more than {LONGEST} bytes")));
-        }
-        // Both call themselves for each level of the expression, which whoever wrote it chooses.
-        let ast = stacker::grow(PARSER_STACK, || rewrite(parse(text).map_err(|e| e.to_string())?, known));
-        Ok(Self { text: text.to_owned(), ast: ast.map_err(failed)? })
+        let ast = reading(|| rewrite(parse(text)?, known));
+        Ok(Self { text: text.to_owned(), ast: ast.map_err(|why| format!("compilation failed: {why}"))? })
     }
-}
-
-fn parse(text: &str) -> Result<Ast, ParseErrors> {
-    Parser::new().enable_optional_syntax(true).parse(text.trim())
 }

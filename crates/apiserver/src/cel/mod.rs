@@ -8,17 +8,23 @@
 //! - [`Run`] the values of one request, in which expressions are evaluated
 //! - [`Types`] what types its parts have, by the schema of an object
 //! - `authorizer` asking whether somebody may do something
+//! - `macros`, `functions` what the crates lack
+//! - [`bounded`], [`evaluating`] how deep an expression may be, and the stack for it
 //! - `values` between JSON and what expressions see
 
 mod authorizer;
 mod expression;
+mod functions;
+mod macros;
 mod rewrite;
 mod run;
+mod stack;
 mod types;
 mod values;
 
 pub use authorizer::Asking;
 pub use expression::{Expression, Known};
 pub use run::{Bindings, Run, Variables};
+pub use stack::{bounded, evaluating};
 pub use types::Types;
 pub use values::to_json;

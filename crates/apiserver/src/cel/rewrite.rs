@@ -7,6 +7,8 @@
 //! | `variables.x` | `@variable("x")` | evaluated once, when it is needed first |
 //! | `Object.spec{a: 1}` | `{"a": 1}` | the interpreter knows no types |
 //! | `cel.bind(x, init, e)` | a loop of no rounds | the macro is not known |
+//! | `o.optMap(x, e)` | a function | the interpreter forgets that a named value is optional |
+//! | `l.all(i, v, e)` and its like | with `cel.bind` and one-place loops, see `macros` | nor these |
 //! | each round of a loop | counted by `@step()` | a limit instead of upstream's costs |
 
 use kube_cel::cel::common::ast::{
@@ -15,6 +17,9 @@ use kube_cel::cel::common::ast::{
 };
 
 use super::Known;
+use super::functions::{OPT_FLAT_MAP, OPT_MAP};
+use super::macros::expanded;
+use super::stack::{DEEPEST, TOO_DEEP};
 
 /// Looks a variable up.
 pub(super) const VARIABLE: &str = "@variable";
@@ -23,28 +28,11 @@ pub(super) const STEP: &str = "@step";
 /// The name of the variable that `authorizer.requestResource` is.
 pub(super) const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
-/// How deep an expression may be: evaluating it calls itself for each level.
-const DEEPEST: usize = 300;
-
 /// Always there.
 const ALWAYS: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
 /// What stands before the dot in names of functions.
 const NAMESPACES: [&str; 10] =
     ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings", "cel"];
-/// Macros that the parser leaves alone in a form that it does not know.
-const MACROS: [&str; 10] = [
-    "all",
-    "exists",
-    "exists_one",
-    "existsOne",
-    "filter",
-    "map",
-    "sortBy",
-    "transformList",
-    "transformMap",
-    "transformMapEntry",
-];
-
 /// Rewrites an expression; says what of it is not known.
 pub(super) fn rewrite(parsed: IdedExpr, known: &Known<'_>) -> Result<IdedExpr, String> {
     Rewriter { known, locals: Vec::new(), depth: 0 }.expr(parsed)
@@ -100,7 +88,7 @@ impl Rewriter<'_> {
 
     fn expr(&mut self, parsed: IdedExpr) -> Result<IdedExpr, String> {
         if self.depth == DEEPEST {
-            return Err("expression recursion limit exceeded".to_owned());
+            return Err(TOO_DEEP.to_owned());
         }
         self.depth += 1;
         let rewritten = self.one(parsed);
@@ -160,13 +148,19 @@ impl Rewriter<'_> {
     }
 
     fn call(&mut self, call: CallExpr) -> Result<Expr, String> {
+        let optional = [("optMap", OPT_MAP), ("optFlatMap", OPT_FLAT_MAP)];
+        if let Some((_, function)) = optional.iter().find(|(name, _)| *name == call.func_name)
+            && let (Some(target), [name, body]) = (&call.target, call.args.as_slice())
+        {
+            return self.optional(function, target, name, body);
+        }
+        if let Some(expanded) = expanded(&call) {
+            return self.expr(expanded).map(|e| e.expr);
+        }
         let target = match call.target {
             None => None,
             Some(target) if self.is(&target, "cel") && call.func_name == "bind" => {
                 return self.bind(call.args);
-            }
-            Some(_) if MACROS.contains(&call.func_name.as_str()) => {
-                return Err(format!("this form of {}() is not supported by this server", call.func_name));
             }
             Some(target) => match &target.expr {
                 Expr::Ident(name) if !self.is_known(name) && NAMESPACES.contains(&name.as_str()) => {
@@ -187,6 +181,25 @@ impl Rewriter<'_> {
             }));
         }
         Ok(Expr::Call(CallExpr { target, args: self.all(call.args)?, func_name: call.func_name }))
+    }
+
+    /// `value.optMap(name, expression)`.
+    fn optional(
+        &mut self,
+        function: &str,
+        target: &IdedExpr,
+        name: &IdedExpr,
+        body: &IdedExpr,
+    ) -> Result<Expr, String> {
+        let Expr::Ident(local) = &name.expr else {
+            return Err("optMap() variable name must be a simple identifier".to_owned());
+        };
+        let target = self.expr(target.clone())?;
+        self.locals.push(local.clone());
+        let body = self.expr(body.clone());
+        self.locals.pop();
+        let name = IdedExpr { id: name.id, expr: literal(local) };
+        Ok(call(function, vec![target, name, body?]))
     }
 
     /// `cel.bind(name, value, expression)`.
@@ -242,7 +255,7 @@ impl Rewriter<'_> {
 
     fn comprehension(&mut self, c: ComprehensionExpr) -> Result<ComprehensionExpr, String> {
         if c.iter_var2.is_some() {
-            return Err("loops over keys and values are not supported by this server".to_owned());
+            return Err("a loop that the interpreter does not know".to_owned());
         }
         let (iter_range, accu_init) = (self.expr(c.iter_range)?, self.expr(c.accu_init)?);
         let outside = self.locals.len();

@@ -10,15 +10,14 @@ use serde_json::Value;
 
 use super::Expression;
 use super::authorizer::{self, Asking};
+use super::functions;
 use super::rewrite::{REQUEST_RESOURCE, STEP, VARIABLE};
+use super::stack::evaluating;
 use super::values::to_cel;
 
 /// Rounds of loops in all expressions of one run. Upstream counts costs, of which a round is at least one: 1,000,000 for an
 /// expression.
 const MOST_STEPS: u64 = 1_000_000;
-
-/// What evaluating an expression may need of the stack, bytes; where less is left, this much is taken from elsewhere.
-const STACK: (usize, usize) = (1 << 20, 16 << 20);
 
 /// The named expressions of a policy.
 pub type Variables = Arc<HashMap<String, Expression>>;
@@ -89,6 +88,7 @@ impl Run {
             context.add_variable_from_value(REQUEST_RESOURCE, own);
             authorizer::register(&mut context, &asking);
         }
+        functions::register(&mut context);
         let steps = AtomicU64::new(0);
         context.add_function(STEP, move || -> ResolveResult {
             if steps.fetch_add(1, Ordering::Relaxed) < MOST_STEPS {
@@ -127,7 +127,7 @@ impl Run {
 }
 
 fn resolve(expression: &Expression, context: &Context<'_>) -> ResolveResult {
-    stacker::maybe_grow(STACK.0, STACK.1, || Cel::resolve(&expression.ast, context))
+    evaluating(|| Cel::resolve(&expression.ast, context))
 }
 
 fn said(error: &ExecutionError) -> String {
@@ -194,6 +194,22 @@ mod tests {
             ),
             ("quantity('1Gi').isGreaterThan(quantity('500Mi'))", json!(true)),
             ("string(object.spec.replicas) + '!'", json!("3!")),
+            ("object.spec.list.all(i, e, e.a == i + 1)", json!(true)),
+            ("object.spec.list.exists(i, e, i > 1)", json!(false)),
+            ("object.spec.list.existsOne(i, e, e.a > 1)", json!(true)),
+            ("object.metadata.labels.all(k, v, k.contains('/') && v == 'w')", json!(true)),
+            ("object.spec.list.transformList(i, e, i + e.a)", json!([1, 3])),
+            ("object.spec.list.transformList(i, e, i > 0, e.a)", json!([2])),
+            ("object.metadata.labels.transformMap(k, v, v + '!')", json!({"app.kubernetes.io/name": "w!"})),
+            (
+                "object.metadata.labels.transformMapEntry(k, v, {v: k})",
+                json!({"w": "app.kubernetes.io/name"}),
+            ),
+            ("[[1, 2], [3]].transformList(i, l, l.transformList(j, x, x * 10 + i))", json!([[10, 20], [31]])),
+            ("['bb', 'a', 'ccc'].sortBy(s, size(s))", json!(["a", "bb", "ccc"])),
+            ("object.?spec.replicas.optMap(r, r + 1).orValue(0)", json!(4)),
+            ("object.?spec.nothing.optMap(r, r + 1).orValue(0)", json!(0)),
+            ("object.?spec.optFlatMap(s, s.?replicas).orValue(0)", json!(3)),
         ] {
             assert_eq!(evaluated(text, &object), Ok(wanted), "{text}");
         }
@@ -228,8 +244,7 @@ mod tests {
             ("variables.x", "undefined field 'x'"),
             ("authorizer.path('/').check('get').allowed()", "undeclared reference to 'authorizer'"),
             ("Pod{}", "undeclared reference to 'Pod'"),
-            ("[1].sortBy(x, x)", "not supported"),
-            ("{'a': 1}.transformMap(k, v, v)", "not supported"),
+            ("{'a': 1}.transformMap(k, v, w)", "undeclared reference to 'w'"),
         ] {
             let error = evaluated(text, &Value::Null).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");

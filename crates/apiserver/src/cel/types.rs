@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
+use super::stack::{bounded, parse, reading};
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
-use kube_cel::cel::parser::Parser;
 use trine_objects::schema::{ObjectRef, Scalar, SchemaRef, Shape};
 
 /// The type of a part.
@@ -120,8 +120,11 @@ impl<'a> Types<'a> {
     }
 
     fn find(&mut self, expression: &str) -> (Type<'a>, Vec<String>) {
-        let parsed = Parser::new().enable_optional_syntax(true).parse(expression.trim());
-        let type_ = parsed.map_or(Type::Unknown, |ast| self.infer(&ast));
+        let type_ = if bounded(expression).is_ok() {
+            reading(|| parse(expression).map_or(Type::Unknown, |ast| self.infer(&ast)))
+        } else {
+            Type::Unknown
+        };
         (type_, std::mem::take(&mut self.wrong))
     }
 

@@ -6,14 +6,20 @@ use serde_json::Value;
 use super::Version;
 use super::definition::mentions;
 use super::values::{at, named};
+use crate::cel::{bounded, evaluating};
 use crate::kinds::Cause;
 
 /// The rules of a schema, compiled once.
-pub struct Rules(Option<CompiledSchema>);
+#[derive(Default)]
+pub struct Rules {
+    compiled: Option<CompiledSchema>,
+    /// Rules that are not compiled at all.
+    refused: Vec<String>,
+}
 
 impl std::fmt::Debug for Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Rules" } else { "no Rules" })
+        f.write_str(if self.compiled.is_some() { "Rules" } else { "no Rules" })
     }
 }
 
@@ -21,29 +27,54 @@ impl Rules {
     /// Compiles the rules of a schema, if it has any.
     #[must_use]
     pub fn compile(schema: &Value) -> Self {
-        Self(mentions(schema, "x-kubernetes-validations").then(|| compile_schema(schema)))
+        if !mentions(schema, "x-kubernetes-validations") {
+            return Self::default();
+        }
+        let mut refused = Vec::new();
+        each(schema, &mut |rule| {
+            if let Err(why) = bounded(rule) {
+                refused.push(format!("failed to compile rule {rule:?}: {why}"));
+            }
+        });
+        // What is not bounded must not reach the compiler.
+        let compiled = refused.is_empty().then(|| evaluating(|| compile_schema(schema)));
+        Self { compiled, refused }
     }
 
     /// The rules that cannot be compiled.
     #[must_use]
     pub fn errors(&self) -> Vec<String> {
-        self.0.iter().flat_map(CompiledSchema::compilation_errors).map(ToString::to_string).collect()
+        let errors = self.compiled.iter().flat_map(CompiledSchema::compilation_errors);
+        self.refused.iter().cloned().chain(errors.map(ToString::to_string)).collect()
+    }
+}
+
+/// Does something with every expression of a schema.
+fn each(schema: &Value, act: &mut impl FnMut(&str)) {
+    match schema {
+        Value::Object(map) => {
+            let rules = map.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+            let texts = rules.flat_map(|rule| [&rule["rule"], &rule["messageExpression"]]);
+            texts.filter_map(Value::as_str).for_each(&mut *act);
+            map.values().for_each(|value| each(value, act));
+        }
+        Value::Array(list) => list.iter().for_each(|value| each(value, act)),
+        _ => {}
     }
 }
 
 /// What the rules of its version say against an object.
 pub(super) fn against(version: &Version, object: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let Some(compiled) = &version.rules.0 else { return Vec::new() };
+    let Some(compiled) = &version.rules.compiled else { return Vec::new() };
     let group = version.api_version.split('/').next().unwrap_or_default().to_owned();
     let root = RootContext {
         api_version: version.api_version.clone(),
         api_group: group,
         kind: version.kind.clone(),
     };
-    let Err(errors) = Validator::new().validate_compiled_with_context(compiled, object, old, Some(&root))
-    else {
-        return Vec::new();
-    };
+    let judged =
+        evaluating(|| Validator::new().validate_compiled_with_context(compiled, object, old, Some(&root)));
+    let Err(errors) = judged else { return Vec::new() };
     errors.into_vec().into_iter().map(|error| cause(&error, object)).collect()
 }
 
@@ -102,5 +133,18 @@ mod tests {
         assert!(
             Rules::compile(&json!({"x-kubernetes-validations": [{"rule": "self.("}]})).errors().len() == 1
         );
+    }
+
+    #[test]
+    fn a_rule_that_would_stop_the_server_is_refused() {
+        for (rule, wanted) in [
+            (vec!["1"; 3000].join("+"), "expression recursion limit exceeded"),
+            ("[".repeat(3000), "failed to compile rule"),
+            ("Pod{} == self".to_owned(), "undeclared reference to 'Pod'"),
+        ] {
+            let schema = json!({"properties": {"a": {"x-kubernetes-validations": [{"rule": rule}]}}});
+            let errors = Rules::compile(&schema).errors();
+            assert!(errors.len() == 1 && errors[0].contains(wanted), "{errors:?}");
+        }
     }
 }
