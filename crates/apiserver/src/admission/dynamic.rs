@@ -13,6 +13,7 @@ use super::policies::validating::{self, Validating};
 use super::policies::{Binding, Bound, Pairs, Policy};
 use super::webhooks::{self, Hook};
 use crate::access::follow::{Derive, Follower};
+use crate::metrics::Decisions;
 use crate::registry::Registry;
 use crate::status::ApiError;
 
@@ -103,6 +104,7 @@ impl Derive for Index {
 /// Knows who is configured to decide. Costs a look into memory where nobody is.
 pub struct Dynamic {
     follower: Follower<Index>,
+    decisions: Decisions,
 }
 
 impl Dynamic {
@@ -114,7 +116,14 @@ impl Dynamic {
             let prefix = cache.prefix(&scope);
             (scope, prefix)
         };
-        Self { follower: Follower::start(SOURCES.map(source).into(), Index::default()) }
+        let follower = Follower::start(SOURCES.map(source).into(), Index::default());
+        Self { follower, decisions: Decisions::default() }
+    }
+
+    /// What they decided so far.
+    #[must_use]
+    pub fn decisions(&self) -> &Decisions {
+        &self.decisions
     }
 
     /// A request that somebody may want to change; `None` if nobody does.

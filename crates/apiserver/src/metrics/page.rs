@@ -35,6 +35,7 @@ impl Metrics {
         let mut page = Page::default();
         self.requests.show(&mut page);
         more(&mut page);
+        registry.dynamic().decisions().show(&mut page);
         self.calls.show(&mut page);
         objects(&mut page, registry);
         let shown = registry.cache().revision();

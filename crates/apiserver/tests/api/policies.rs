@@ -66,6 +66,10 @@ async fn a_policy_refuses_what_its_expressions_do_not_hold_for() {
     let (code, refused) = api.call("POST", DEPLOYMENTS, deployment("two", 2)).await;
     assert_eq!((code, &refused["reason"]), (403, &json!("Forbidden")));
     assert!(message(&refused).ends_with("denied request: failed expression: variables.odd"), "{refused}");
+    let (_, page) = read(api.send("GET", "/metrics", &[], "").await).await;
+    let counted = "apiserver_validating_admission_policy_check_total{enforcement_action=\"deny\",error_type=\"no_error\",\
+                   policy=\"p\",policy_binding=\"p-binding\"} ";
+    assert!(text(&page).contains(counted), "{page}");
     api.make(DEPLOYMENTS, deployment("three", 3)).await;
     api.make(CONFIG_MAPS, config_map("x", "")).await;
     let (code, _) = api.patch(&format!("{DEPLOYMENTS}/three"), json!({"spec": {"replicas": 1}})).await;

@@ -77,6 +77,10 @@ async fn a_validating_webhook_sees_a_write_and_refuses_it_in_its_own_words() {
     );
     assert_eq!(api.call("DELETE", CONFIG_MAPS, Value::Null).await.0, 418, "one of all is refused");
     assert_eq!(far.connections(), 1, "the connection is kept");
+    let (_, page) = read(api.send("GET", "/metrics", &[], "").await).await;
+    let counted = "apiserver_admission_webhook_rejection_count{error_type=\"no_error\",name=\"v.example.org\",\
+                   operation=\"CREATE\",rejection_code=\"418\",type=\"validating\"} 1";
+    assert!(text(&page).contains(counted), "{page}");
     // Without its configuration it is asked no more, and that one was not its to keep.
     let own = format!("{GROUP}/validatingwebhookconfigurations/v");
     assert_eq!(api.call("DELETE", &own, Value::Null).await.0, 200);

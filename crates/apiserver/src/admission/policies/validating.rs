@@ -186,6 +186,9 @@ pub async fn validate(
         let found = call.decide(registry, attempt, &wanted);
         for (i, failed) in found.failed {
             for action in &binding.actions {
+                let evaluated = !failed.reason.is_empty();
+                let decisions = registry.dynamic().decisions();
+                decisions.policy(policy, &binding.name, &action.to_lowercase(), evaluated);
                 match action.as_str() {
                     "Deny" => {
                         denied.push((said(policy, &binding.name, &failed.message), failed.reason.clone()))

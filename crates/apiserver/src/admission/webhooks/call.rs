@@ -1,10 +1,13 @@
 //! One call of a webhook.
 
+use std::time::Instant;
+
 use super::hook::{Hook, SideEffects};
 use super::review::{Answer, Question};
 use crate::access::audit::annotations::annotate;
 use crate::admission::attempt::Attempt;
 use crate::admission::wanted::Wanted;
+use crate::metrics::Outcome;
 use crate::registry::{Registry, text};
 use crate::status::ApiError;
 
@@ -18,11 +21,31 @@ pub enum Failure {
 }
 
 impl Hook {
-    /// Asks about a request.
+    /// Asks about a request, and counts what comes of it.
     ///
     /// # Errors
     /// [`Failure`].
     pub(super) async fn ask(
+        &self,
+        registry: &Registry,
+        attempt: &Attempt,
+        wanted: &Wanted,
+        mutating: bool,
+    ) -> Result<Answer, Failure> {
+        let since = Instant::now();
+        let answer = self.exchange(registry, attempt, wanted, mutating).await;
+        let outcome = match &answer {
+            Ok(answer) if answer.allowed => Outcome::Allowed,
+            Ok(answer) => Outcome::Refused(answer.result["code"].as_u64().unwrap_or_default().max(400)),
+            Err(Failure::Calling(_)) if self.optional => Outcome::DoneWithout,
+            Err(_) => Outcome::Failed,
+        };
+        let (sort, operation) = (if mutating { "admit" } else { "validating" }, attempt.operation.name());
+        registry.dynamic().decisions().hook(&self.name, sort, operation, outcome, since.elapsed());
+        answer
+    }
+
+    async fn exchange(
         &self,
         registry: &Registry,
         attempt: &Attempt,
