@@ -206,4 +206,62 @@ mod tests {
             assert_eq!(wish(9, bad), None, "{bad}");
         }
     }
+    /// What the client hears of its streams, until both have ended.
+    async fn heard(reader: &mut FrameReader<impl AsyncRead + Unpin>, streams: [u32; 2]) -> [String; 2] {
+        let mut said = [Vec::new(), Vec::new()];
+        let mut ended = [false, false];
+        while ended != [true, true] {
+            let frame = tokio::time::timeout(std::time::Duration::from_secs(10), reader.next()).await;
+            if let Frame::Data { stream, bytes, last } = frame.unwrap().unwrap().unwrap() {
+                let which = streams.iter().position(|s| *s == stream).unwrap();
+                said[which].extend(bytes);
+                ended[which] = last;
+            }
+        }
+        said.map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    #[tokio::test]
+    async fn bytes_go_to_a_port_and_back_and_a_closed_port_is_told() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            // It is gone before its answer: the next connection finds nobody.
+            drop(listener);
+            let mut all = Vec::new();
+            socket.read_to_end(&mut all).await.unwrap();
+            socket.write_all(&[b"heard ", &all[..]].concat()).await.unwrap();
+        });
+        let (client, server) = tokio::io::duplex(1024);
+        tokio::spawn(session(server, Pod { sandbox: "s".to_owned(), netns: None }));
+        let (from, mut to) = tokio::io::split(client);
+        let (mut reader, mut maker) = (FrameReader::new(from), FrameMaker::new().unwrap());
+        for (request, error, data) in [("0", 1, 3), ("1", 5, 7)] {
+            let wish = |kind| [("streamtype", kind), ("port", port.as_str()), ("requestid", request)];
+            let asked = [
+                maker.open(error, &wish("error")),
+                frame::data(error, b"", true),
+                maker.open(data, &wish("data")),
+                frame::data(data, b"question", true),
+            ];
+            to.write_all(&asked.concat()).await.unwrap();
+            let [wrong, answer] = heard(&mut reader, [error, data]).await;
+            if request == "0" {
+                assert_eq!((wrong.as_str(), answer.as_str()), ("", "heard question"));
+            } else {
+                assert!(wrong.starts_with(&format!("error forwarding port {port} to pod s:")), "{wrong}");
+                assert!(wrong.contains("refused") && answer.is_empty(), "{wrong} {answer}");
+            }
+        }
+        to.write_all(&[maker.open(9, &[("streamtype", "data")]), frame::ping(5)].concat()).await.unwrap();
+        let mut last = Vec::new();
+        while last.len() < 2 {
+            match reader.next().await.unwrap().unwrap() {
+                Frame::Nothing => {}
+                other => last.push(other),
+            }
+        }
+        assert_eq!(last, [Frame::Reset { stream: 9 }, Frame::Ping { id: 5 }]);
+    }
 }

@@ -146,6 +146,15 @@ impl FrameMaker {
     }
 }
 
+#[cfg(test)]
+impl FrameMaker {
+    /// Asks for a stream, as clients do.
+    pub fn open(&mut self, stream: u32, headers: &[(&str, &str)]) -> Vec<u8> {
+        let block = self.0.write(headers).unwrap();
+        control(SYN_STREAM, &[&stream.to_be_bytes()[..], &[0; 6], &block].concat())
+    }
+}
+
 /// Bytes of a stream; no bytes with `last` end it. `bytes` have to fit in one frame, as pieces of the network do.
 pub fn data(stream: u32, bytes: &[u8], last: bool) -> Vec<u8> {
     let [_, x, y, z] = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
