@@ -121,19 +121,21 @@ fn enter(program: &std::path::Path, cluster: &Cluster) {
     child.stdin.take().unwrap().write_all(b"through\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "through\n", "stdin is closed at its end");
-    // `-t` wants a terminal on its own side: `script` gives it one.
+    // `-t` wants a terminal on its own side: `script` gives it one. Older clients do it over SPDY.
     let kubeconfig = cluster.dir().join("kubeconfig");
-    let line = format!(
-        "{} --kubeconfig {} exec -it web -- /bin/busybox tty",
-        program.display(),
-        kubeconfig.display()
-    );
-    let output = std::process::Command::new("script")
-        .args(["-qec", &line, "/dev/null"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("/dev/pts/"), "{text}");
+    for over in ["", "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false "] {
+        let line = format!(
+            "{over}{} --kubeconfig {} exec -it web -- /bin/busybox tty",
+            program.display(),
+            kubeconfig.display()
+        );
+        let output = std::process::Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("/dev/pts/"), "{over}{text}");
+    }
     std::thread::sleep(Duration::from_millis(10));
 }

@@ -15,8 +15,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::{ERROR, FromClient, PROTOCOLS, STDERR, STDOUT, failure, message, status, understand};
-use super::forward;
+use super::spdy::connection::{go_over, is_wanted};
 use super::tokens::Session;
+use super::{forward, standard};
 use crate::container::ExecOptions;
 use crate::error::{CriError, chain};
 use crate::keeper::{Kind, Stream, StreamEnd, StreamReader, StreamWriter};
@@ -25,7 +26,7 @@ use crate::runtime::Runtime;
 /// A session in which nothing moves for so long ends (upstream's number).
 pub const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 /// How long the last words may take.
-const FAREWELL: Duration = Duration::from_secs(10);
+pub const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Serves streams on a port of `config.streaming_address` until `stop`; the base address is in the runtime then.
 ///
@@ -54,11 +55,14 @@ pub async fn serve(runtime: Runtime, stop: CancellationToken) -> Result<SocketAd
 }
 
 async fn session(State(runtime): State<Runtime>, Path(token): Path<String>, request: Request) -> Response {
+    if is_wanted(request.headers()) {
+        return over_spdy(runtime, &token, request);
+    }
     let (mut parts, _) = request.into_parts();
     let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade,
         Err(_) => {
-            let why = "only WebSocket (v5.channel.k8s.io, v4.channel.k8s.io) is served here";
+            let why = "only WebSocket (v5.channel.k8s.io, v4.channel.k8s.io) and SPDY/3.1 are served here";
             return (StatusCode::BAD_REQUEST, why).into_response();
         }
     };
@@ -67,7 +71,8 @@ async fn session(State(runtime): State<Runtime>, Path(token): Path<String>, requ
     };
     upgrade.protocols(PROTOCOLS).on_upgrade(move |socket| async move {
         let (mut to_client, from_client) = socket.split();
-        let (stream, wanted) = match open(&runtime, session).await {
+        let wanted = Wanted::of(&session);
+        let stream = match open(&runtime, session).await {
             Ok(opened) => opened,
             Err(error) => {
                 say_last(&mut to_client, &failure(&chain(&error))).await;
@@ -81,22 +86,50 @@ async fn session(State(runtime): State<Runtime>, Path(token): Path<String>, requ
     })
 }
 
-#[derive(Clone, Copy)]
-struct Wanted {
-    stdin: bool,
-    stdout: bool,
-    stderr: bool,
+fn over_spdy(runtime: Runtime, token: &str, request: Request) -> Response {
+    let Some(version) = standard::choose(request.headers()) else {
+        let why = format!(
+            "unable to upgrade: unable to negotiate protocol: server accepts {:?}",
+            standard::PROTOCOLS
+        );
+        return (StatusCode::FORBIDDEN, why).into_response();
+    };
+    let Some(session) = runtime.inner.tokens.take(token) else {
+        return (StatusCode::NOT_FOUND, "this token was used, is too old, or never was").into_response();
+    };
+    go_over(request, version, move |connection| standard::session(connection, runtime, session, version))
 }
 
-async fn open(runtime: &Runtime, session: Session) -> Result<(Stream, Wanted), CriError> {
+/// Which streams a client wants.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+}
+
+impl Wanted {
+    pub fn of(session: &Session) -> Self {
+        match session {
+            Session::Exec { stdin, stdout, stderr, .. } | Session::Attach { stdin, stdout, stderr, .. } => {
+                Self { stdin: *stdin, stdout: *stdout, stderr: *stderr }
+            }
+            Session::Forward { .. } => Self { stdin: false, stdout: false, stderr: false },
+        }
+    }
+}
+
+/// Begins what a session stands for.
+///
+/// # Errors
+/// What the runtime says.
+pub async fn open(runtime: &Runtime, session: Session) -> Result<Stream, CriError> {
     match session {
-        Session::Exec { container, command, terminal, stdin, stdout, stderr } => {
+        Session::Exec { container, command, terminal, stdin, .. } => {
             let options = ExecOptions { container, command, terminal, stdin };
-            Ok((runtime.exec("Exec", options).await?, Wanted { stdin, stdout, stderr }))
+            runtime.exec("Exec", options).await
         }
-        Session::Attach { container, stdin, stdout, stderr, .. } => {
-            Ok((runtime.attach_to(&container, stdin).await?, Wanted { stdin, stdout, stderr }))
-        }
+        Session::Attach { container, stdin, .. } => runtime.attach_to(&container, stdin).await,
         Session::Forward { sandbox, .. } => Err(CriError::State {
             call: "PortForward",
             object: sandbox,

@@ -10,15 +10,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use http::{StatusCode, header};
 use tokio::net::TcpStream;
 use trine_kernel::netns::Netns;
 
+use super::spdy::connection::{go_over, is_wanted};
 use super::tokens::Session;
 use crate::runtime::Runtime;
 
@@ -37,9 +36,10 @@ struct Pod {
 
 /// `/portforward/{token}`.
 pub async fn answer(State(runtime): State<Runtime>, Path(token): Path<String>, request: Request) -> Response {
-    let wanted = request.headers().get(header::UPGRADE).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let (spdy, websocket) =
-        (wanted.eq_ignore_ascii_case("SPDY/3.1"), wanted.eq_ignore_ascii_case("websocket"));
+    let headers = request.headers();
+    let spdy = is_wanted(headers);
+    let websocket =
+        headers.get(header::UPGRADE).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"websocket"));
     if !spdy && !websocket {
         return (StatusCode::BAD_REQUEST, "only SPDY/3.1 and WebSocket are served here").into_response();
     }
@@ -51,28 +51,11 @@ pub async fn answer(State(runtime): State<Runtime>, Path(token): Path<String>, r
         Err(error) => return (StatusCode::NOT_FOUND, error.to_string()).into_response(),
     };
     let pod = Pod { sandbox, netns };
-    if spdy { over_spdy(request, pod) } else { over_channels(request, pod, ports).await }
-}
-
-fn over_spdy(mut request: Request, pod: Pod) -> Response {
-    let upgrade = hyper::upgrade::on(&mut request);
-    tokio::spawn(async move {
-        match upgrade.await {
-            Ok(connection) => {
-                if let Err(error) = pairs::session(TokioIo::new(connection), pod).await {
-                    tracing::debug!(%error, "port-forward ended");
-                }
-            }
-            Err(error) => tracing::debug!(%error, "port-forward was not upgraded"),
-        }
-    });
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("SPDY/3.1"));
-    headers.insert("x-stream-protocol-version", HeaderValue::from_static(PROTOCOL));
-    response
+    if spdy {
+        go_over(request, PROTOCOL, |c| pairs::session(c, pod))
+    } else {
+        over_channels(request, pod, ports).await
+    }
 }
 
 async fn over_channels(request: Request, pod: Pod, ports: Vec<u16>) -> Response {

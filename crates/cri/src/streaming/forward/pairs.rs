@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::super::server::IDLE;
+use super::super::spdy::connection::write;
 use super::super::spdy::frame::{self, Frame, FrameMaker, FrameReader};
 use super::{Pod, connect};
 
@@ -108,15 +109,6 @@ pub async fn session(connection: impl AsyncRead + AsyncWrite + Send + 'static, p
     drop(out);
     let _ = writer.await;
     result
-}
-
-async fn write(mut to: impl AsyncWrite + Unpin + Send, mut frames: mpsc::Receiver<Vec<u8>>) {
-    while let Some(bytes) = frames.recv().await {
-        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
-            return;
-        }
-    }
-    let _ = to.shutdown().await;
 }
 
 /// The client's ends of one connection.
