@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::test::{run_command, workspace_root};
+use crate::test::{cargo_command, run_command, workspace_root};
 
 /// Runs a benchmark.
 ///
@@ -10,7 +10,7 @@ use crate::test::{run_command, workspace_root};
 /// If there is none of that name, or it fails.
 pub fn run(name: &str) -> anyhow::Result<()> {
     let root = workspace_root()?;
-    let cargo = |words: &[&str]| run_command(Command::new(env!("CARGO")).args(words).current_dir(&root));
+    let cargo = |words: &[&str]| run_command(cargo_command(&root).args(words));
     if name == "api" {
         cargo(&["bench", "--package", "trine-store", "--bench", "writes", "--quiet"])?;
         return cargo(&["bench", "--package", "trine-apiserver", "--bench", "api", "--quiet"]);

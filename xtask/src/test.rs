@@ -28,8 +28,8 @@ pub fn run(filter: &[&str]) -> anyhow::Result<()> {
     let mut words = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--", "--test-threads=2"];
     words.extend(filter);
     let result = step("tests", || {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(&words).current_dir(&root).env("TRINE_PROGRAM", &program);
+        let mut command = cargo_command(&root);
+        command.args(&words).env("TRINE_PROGRAM", &program);
         command.env(skips::VARIABLE, skipped.path());
         run_command(&mut command)
     });
@@ -51,7 +51,19 @@ fn step(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
 }
 
 fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<()> {
-    run_command(Command::new(env!("CARGO")).args(words).current_dir(root))
+    run_command(cargo_command(root).args(words))
+}
+
+/// Cargo, as if a person had typed it: what `cargo xtask` says about the package xtask would make build scripts run again that
+/// ask for it, and with them half of the build, each time that the other way is taken.
+pub fn cargo_command(root: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(root);
+    let of_a_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_a_package)) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// Runs a command to its end.
