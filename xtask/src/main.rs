@@ -3,6 +3,7 @@
 mod arch;
 mod bench;
 mod descriptors;
+mod fuzz;
 mod packages;
 mod skips;
 mod test;
@@ -11,6 +12,7 @@ const COMMANDS: &str = "\
 cargo xtask test [TEST]        all tests, as in CI; installs what they need on Debian
 cargo xtask bench pod          how long a user waits for a node, a Pod, and its end
 cargo xtask bench api          how fast the store and the API server are, beside etcd
+cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
 cargo xtask descriptors FILE   the tables of crates/objects from the published definitions";
 
@@ -20,6 +22,8 @@ fn main() -> anyhow::Result<()> {
     match words.as_slice() {
         ["test", rest @ ..] => test::run(rest),
         ["bench", name] => bench::run(name),
+        ["fuzz", target] => fuzz::run(target, None),
+        ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),
         ["arch"] => arch::check(&test::workspace_root()?),
         ["descriptors", definitions] => descriptors::run(definitions),
         _ => {

@@ -9,7 +9,7 @@
 //! - [`Types`] what types its parts have, by the schema of an object
 //! - `authorizer` asking whether somebody may do something
 //! - `macros`, `functions` what the crates lack
-//! - [`bounded`], [`evaluating`] how deep an expression may be, and the stack for it
+//! - [`bounded`], [`reading`], [`evaluating`] how deep an expression may be, and the stack for it
 //! - `values` between JSON and what expressions see
 
 mod authorizer;
@@ -25,6 +25,6 @@ mod values;
 pub use authorizer::Asking;
 pub use expression::{Expression, Known};
 pub use run::{Bindings, Run, Variables};
-pub use stack::{bounded, evaluating};
+pub use stack::{bounded, evaluating, reading};
 pub use types::Types;
 pub use values::to_json;

@@ -15,8 +15,8 @@ const EVALUATING: (usize, usize) = (1 << 20, 16 << 20);
 /// Said of an expression that is too deep.
 pub(super) const TOO_DEEP: &str = "expression recursion limit exceeded";
 
-/// Does what reads an expression.
-pub(super) fn reading<R>(read: impl FnOnce() -> R) -> R {
+/// Does what reads expressions.
+pub fn reading<R>(read: impl FnOnce() -> R) -> R {
     stacker::grow(READING, read)
 }
 

@@ -26,9 +26,8 @@ pub(super) fn wrong(schema: &Value, path: &str) -> Vec<Cause> {
         causes.push(Cause::invalid(field, false, "must be true or undefined"));
     }
     node(schema, path, true, &mut causes);
-    for error in Rules::compile(schema).errors() {
-        let field = format!("{path}.x-kubernetes-validations");
-        causes.push(Cause::invalid(field, "", &format!("compilation failed: {error}")));
+    for (below, error) in Rules::compile(schema).errors() {
+        causes.push(Cause::invalid(format!("{path}{below}"), "", &format!("compilation failed: {error}")));
     }
     causes
 }
