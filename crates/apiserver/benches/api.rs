@@ -173,6 +173,9 @@ async fn bench() {
     }
     for name in ["listed", "others", "watched"] {
         make(&mut clients[0], "/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+        // A controller makes it in a cluster; here is the API server alone.
+        let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
+        make(&mut clients[0], &accounts, &json!({"metadata": {"name": "default"}})).await;
     }
     let first = make(&mut clients[0], "/api/v1/namespaces/others/pods", &pod("first")).await;
     println!("a Pod has {} B as the client sees it", first.to_string().len());

@@ -107,7 +107,7 @@ async fn set(
         changed[*field] = object[*field].clone();
     }
     if changed != parse(current.json())? {
-        registry.put(&resource, &changed, Expect::At(current.revision)).await?;
+        registry.put(&resource, changed, Expect::At(current.revision)).await?;
     }
     Ok(())
 }

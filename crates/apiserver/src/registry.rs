@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
+use trine_objects::outline::{outline, with_revision};
 use trine_objects::resources::Resource;
 use trine_store::cache::{Decoded, Part};
 use trine_store::{Cache, Expect, Object, Op, Prefix, Snapshot, Store, StoreError, Write};
@@ -27,6 +28,15 @@ const SHOW_DEADLINE: Duration = Duration::from_secs(3);
 struct Claimed {
     new: Vec<Held>,
     given_up: Vec<Held>,
+}
+
+/// An object that was written.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// The object as it is now.
+    pub object: Value,
+    /// Its canonical bytes, if they are still at hand.
+    pub json: Option<Bytes>,
 }
 
 /// All objects.
@@ -182,31 +192,38 @@ impl Registry {
         found.ok_or_else(|| ApiError::not_found(resource, name))
     }
 
-    /// Writes an object at the expected revision; gives it as it is now.
+    /// Writes an object at the expected revision.
     ///
     /// # Errors
     /// [`ApiError::AlreadyExists`] or [`ApiError::Conflict`] if the expectation does not hold.
-    pub async fn put(&self, resource: &Resource, object: &Value, expect: Expect) -> Result<Value, ApiError> {
-        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
-        let claimed = self.claim(resource, object, expect).await?;
-        let mut stored = object.clone();
-        if let Some(meta) = stored["metadata"].as_object_mut() {
+    pub async fn put(
+        &self,
+        resource: &Resource,
+        mut object: Value,
+        expect: Expect,
+    ) -> Result<Stored, ApiError> {
+        let claimed = self.claim(resource, &object, expect).await?;
+        if let Some(meta) = object["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
         }
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
         let ttl =
             (resource.plural == "events").then(|| u32::try_from(EVENT_TTL.as_secs()).unwrap_or(u32::MAX));
-        let value = Bytes::from(serde_json::to_vec(&stored).map_err(|e| ApiError::Internal(e.to_string()))?);
-        let write = Write { key: key(resource, namespace, name).into(), expect, op: Op::Put { value, ttl } };
+        let value = Bytes::from(serde_json::to_vec(&object).map_err(|e| ApiError::Internal(e.to_string()))?);
+        let key: Arc<str> = key(resource, namespace, name).into();
+        let write = Write { key: Arc::clone(&key), expect, op: Op::Put { value, ttl } };
         let revision = match self.write(resource, name, write).await {
             Ok(revision) => revision,
             Err(error) => {
-                self.claims().release(&claimed.new, object).await;
+                self.claims().release(&claimed.new, &object).await;
                 return Err(error);
             }
         };
-        self.claims().release(&claimed.given_up, object).await;
-        stored["metadata"]["resourceVersion"] = revision.to_string().into();
-        Ok(stored)
+        self.claims().release(&claimed.given_up, &object).await;
+        object["metadata"]["resourceVersion"] = revision.to_string().into();
+        // By now somebody else may have written, too.
+        let shown = self.prefix(resource).get(&key).filter(|o| o.revision == revision);
+        Ok(Stored { object, json: shown.map(|o| o.json().clone()) })
     }
 
     /// Removes an object at its revision. Its last state, `object`, is what watchers are told.
@@ -228,8 +245,9 @@ impl Registry {
         Ok(gone)
     }
 
-    /// Claims are made where another server could give away the same.
-    fn claims_for(&self, resource: &Resource) -> bool {
+    /// Whether claims are made for it: where another server could give away the same.
+    #[must_use]
+    pub fn claims_for(&self, resource: &Resource) -> bool {
         self.store.shared() && resource.group.is_empty() && resource.plural == "services"
     }
 
@@ -288,9 +306,12 @@ impl Objects for Registry {
     }
 
     fn list(&self, group: &str, resource: &str) -> Vec<Value> {
+        self.list_in(group, resource, "")
+    }
+
+    fn list_in(&self, group: &str, resource: &str, namespace: &str) -> Vec<Value> {
         let Some(resource) = self.catalog.now().stored(group, resource).cloned() else { return Vec::new() };
-        let prefix = prefix(&resource);
-        let listed = self.cache.prefix(&prefix).list(&Part::all(&prefix));
+        let listed = self.prefix(&resource).list(&Part::all(&scope(&resource, namespace)));
         listed.objects.iter().filter_map(|o| serde_json::from_slice(o.json()).ok()).collect()
     }
 }
@@ -333,8 +354,16 @@ pub fn now_unix() -> i64 {
 
 /// Makes what the cache keeps out of what the store keeps: the revision is put in, and what selectors look at is read out.
 fn decode(catalog: &Catalog, key: &str, revision: u64, value: &Bytes) -> Option<Decoded> {
-    let mut object: Value = serde_json::from_slice(value).ok()?;
-    object["metadata"]["resourceVersion"] = revision.to_string().into();
+    let object = outline(value).ok()?;
+    let json = match with_revision(value, revision) {
+        Some(json) => json,
+        // Nothing that this server wrote.
+        None => {
+            let mut object: Value = serde_json::from_slice(value).ok().filter(Value::is_object)?;
+            object["metadata"]["resourceVersion"] = revision.to_string().into();
+            serde_json::to_vec(&object).ok()?
+        }
+    };
     let mut parts = key.split('/').skip(1);
     let group = parts.next()?;
     let group = if group == "core" { "" } else { group };
@@ -345,5 +374,5 @@ fn decode(catalog: &Catalog, key: &str, revision: u64, value: &Bytes) -> Option<
     };
     let labels = object["metadata"]["labels"].as_object();
     let labels = labels.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect();
-    Some(Decoded { json: Bytes::from(object.to_string()), labels, fields })
+    Some(Decoded { json: json.into(), labels, fields })
 }

@@ -160,8 +160,10 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
     let audit = &config.audit;
     let auditor = audit.log.as_ref().map(|log| Auditor::open(log, audit.policy.as_deref())).transpose()?;
     let stop = CancellationToken::new();
-    establish(&registry, stop.clone()).await?;
-    typed::follow(&registry, stop.clone())?;
+    // What holds on to the store has to be done before somebody else opens it.
+    let background = TaskTracker::new();
+    establish(&registry, &background, stop.clone()).await?;
+    typed::follow(&registry, &background, stop.clone())?;
     let aggregation = Arc::new(Aggregation::start(Arc::clone(&registry), as_front)?);
     let server = Arc::new(Server {
         aggregation: Arc::clone(&aggregation),
@@ -174,12 +176,11 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
         stop: stop.clone(),
     });
     if server.registry.shared() {
-        tokio::spawn(claims::follow(Arc::clone(&server.registry), stop.clone()));
+        background.spawn(claims::follow(Arc::clone(&server.registry), stop.clone()));
     }
     for rotation in [&rotation, &front_rotation] {
         tokio::spawn(Arc::clone(rotation).run(stop.clone()));
     }
-    let background = TaskTracker::new();
     // Their first objects together, so that the disk is waited for once.
     let registry = || Arc::clone(&server.registry);
     let (services, addresses, flows) = tokio::try_join!(

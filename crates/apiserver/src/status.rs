@@ -316,7 +316,8 @@ impl IntoResponse for ApiError {
 /// A JSON answer.
 #[must_use]
 pub fn json_response(code: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+    // A value can always be written: its keys are text.
+    let mut response = Response::new(Body::from(serde_json::to_vec(value).unwrap_or_default()));
     *response.status_mut() = code;
     response
         .headers_mut()

@@ -6,7 +6,7 @@
 //! - [`schema`] the types of all kinds: fields, marks, places on the wire; checking and pruning
 //! - [`jsonpath`] paths to values, as printer columns name them
 //! - [`protobuf`] the binary form of the built-in kinds
-//! - [`json`] reading a document and reporting its duplicate fields
+//! - [`json`] reading a document and reporting its duplicate fields; [`outline`] reading no more of one than selectors name
 //! - [`names`] what may be a name
 //! - [`selector`] label and field selectors
 //! - [`patch`] the ways to change an object by a patch
@@ -23,6 +23,7 @@ pub mod events;
 pub mod json;
 pub mod jsonpath;
 pub mod names;
+pub mod outline;
 pub mod patch;
 pub mod pod_resources;
 pub mod protobuf;

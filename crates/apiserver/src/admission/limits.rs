@@ -15,8 +15,7 @@ const NOTE: &str = "kubernetes.io/limit-ranger";
 
 /// The limits of a namespace, by name of their ranges.
 fn ranges(registry: &Registry, namespace: &Value) -> Vec<Value> {
-    let mut ranges = Objects::list(registry, "", "limitranges");
-    ranges.retain(|r| r["metadata"]["namespace"] == *namespace);
+    let mut ranges = registry.list_in("", "limitranges", text(namespace));
     ranges.sort_by_key(|r| text(&r["metadata"]["name"]).to_owned());
     ranges.into_iter().flat_map(|r| r["spec"]["limits"].as_array().cloned().unwrap_or_default()).collect()
 }

@@ -23,8 +23,7 @@ pub async fn validate(registry: &Registry, change: &Change<'_>, new: &Value) -> 
         return Ok(());
     }
     let namespace = text(&new["metadata"]["namespace"]);
-    let mut quotas = Objects::list(registry, "", "resourcequotas");
-    quotas.retain(|q| text(&q["metadata"]["namespace"]) == namespace);
+    let quotas = registry.list_in("", "resourcequotas", namespace);
     if quotas.is_empty() {
         return Ok(());
     }
@@ -40,7 +39,7 @@ pub async fn validate(registry: &Registry, change: &Change<'_>, new: &Value) -> 
                 break;
             }
             quota["status"]["used"] = used;
-            match registry.put(&resource, &quota, Expect::At(current.revision)).await {
+            match registry.put(&resource, quota, Expect::At(current.revision)).await {
                 Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}
                 Err(error) => return Err(error),
                 Ok(_) => break,

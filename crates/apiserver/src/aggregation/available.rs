@@ -130,7 +130,7 @@ impl Aggregation {
         let (reason, message) = verdict;
         if conditions::set(&mut object, "Available", available, reason, message, &time::format(now_unix())) {
             tracing::info!(name = remote.name, available, reason, message, "APIService");
-            self.registry.put(&services, &object, Expect::At(current.revision)).await?;
+            self.registry.put(&services, object, Expect::At(current.revision)).await?;
         }
         Ok(())
     }

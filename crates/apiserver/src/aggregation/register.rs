@@ -127,7 +127,7 @@ async fn act(registry: &Registry, services: &Arc<Served>, action: Action) -> Res
         }
         Action::Update(object) => {
             let at = Expect::At(revision(&object));
-            registry.put(services, &object, at).await.map(drop)
+            registry.put(services, object, at).await.map(drop)
         }
         Action::Delete(object) => registry.remove(services, &object, revision(&object)).await.map(drop),
     }

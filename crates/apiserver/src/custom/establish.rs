@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use trine_objects::{conditions, time};
 use trine_store::Expect;
 use trine_store::cache::Part;
@@ -38,13 +39,17 @@ struct Verdict {
 ///
 /// # Errors
 /// [`ApiError`] if definitions are not served.
-pub async fn establish(registry: &Arc<Registry>, stop: CancellationToken) -> Result<(), ApiError> {
+pub async fn establish(
+    registry: &Arc<Registry>,
+    background: &TaskTracker,
+    stop: CancellationToken,
+) -> Result<(), ApiError> {
     let definitions = registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
     let mut published = Published::default();
     let mut changes = Changes::of(registry, [Arc::clone(&definitions)]);
     let mut pending = round(registry, &definitions, &mut published).await;
     let registry = Arc::clone(registry);
-    tokio::spawn(async move {
+    background.spawn(async move {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -98,7 +103,7 @@ async fn round(registry: &Arc<Registry>, definitions: &Arc<Served>, published: &
             cleanup(registry, definitions, verdict).await.map(|gone| pending |= !gone)
         } else if verdict.object != *old {
             let revision = text(&old["metadata"]["resourceVersion"]).parse().unwrap_or_default();
-            registry.put(definitions, &verdict.object, Expect::At(revision)).await.map(drop)
+            registry.put(definitions, verdict.object.clone(), Expect::At(revision)).await.map(drop)
         } else {
             Ok(())
         };
@@ -215,7 +220,7 @@ async fn cleanup(
     if update::may_go(&object) {
         registry.remove(definitions, &object, revision).await?;
     } else {
-        registry.put(definitions, &object, Expect::At(revision)).await?;
+        registry.put(definitions, object, Expect::At(revision)).await?;
     }
     Ok(true)
 }

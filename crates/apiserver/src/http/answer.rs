@@ -17,7 +17,15 @@ pub(super) fn json_bytes(bytes: impl Into<Body>) -> Response {
 
 /// What was written, with its warnings.
 pub(super) fn written(code: StatusCode, form: &Form, done: Written) -> Response {
-    warned(json_response(code, &form.value(done.object)), done.warnings)
+    let response = match (form, done.json) {
+        (Form::Plain(resource), Some(json)) if resource.is_served_as_stored(&json) => {
+            let mut response = json_bytes(json);
+            *response.status_mut() = code;
+            response
+        }
+        _ => json_response(code, &form.value(done.object)),
+    };
+    warned(response, done.warnings)
 }
 
 /// The answer with warnings for the client's eyes.

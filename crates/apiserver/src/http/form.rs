@@ -1,10 +1,12 @@
 //! In which form a client wants objects: as they are, as table rows, or their metadata alone.
 
+use axum::body::Body;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use trine_store::Object;
 
 use super::accept::{Accept, Shape};
+use super::items::Items;
 use crate::catalog::Served;
 use crate::registry::now_unix;
 use crate::verbs::list::Page;
@@ -65,16 +67,16 @@ impl Form {
             }
             Self::Plain(resource) => {
                 let value = served(resource, parse(object));
-                out.extend_from_slice(value.to_string().as_bytes());
+                append(out, &value);
             }
-            Self::Metadata => out.extend_from_slice(metadata(&parse(object)).to_string().as_bytes()),
+            Self::Metadata => append(out, &metadata(&parse(object))),
             Self::Table { resource, with_columns, include } => {
                 let value = parse(object);
                 let mut table = table(resource, &[value], include, &revision.to_string());
                 if !std::mem::take(with_columns) {
                     table["columnDefinitions"] = json!([]);
                 }
-                out.extend_from_slice(table.to_string().as_bytes());
+                append(out, &table);
             }
         }
     }
@@ -93,8 +95,7 @@ impl Form {
     }
 
     /// A page of a list.
-    #[must_use]
-    pub fn page(&self, resource: &Served, page: &Page) -> Vec<u8> {
+    pub fn page(&self, resource: &Served, page: Page) -> Body {
         let mut meta = json!({"resourceVersion": page.revision.to_string()});
         if let Some(next) = &page.next {
             meta["continue"] = next.as_str().into();
@@ -106,7 +107,7 @@ impl Form {
             let values: Vec<Value> = page.objects.iter().map(|o| parse(o)).collect();
             let mut table = table(resource, &values, include, "");
             table["metadata"] = meta;
-            return table.to_string().into_bytes();
+            return table.to_string().into();
         }
         let (kind, version) = match self {
             Self::Metadata => ("PartialObjectMetadataList".into(), "meta.k8s.io/v1".to_owned()),
@@ -114,6 +115,11 @@ impl Form {
         };
         let head =
             format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[");
+        if let Self::Plain(resource) = self
+            && page.objects.iter().all(|o| resource.is_served_as_stored(o.json()))
+        {
+            return Body::new(Items::new(head.into(), page.objects));
+        }
         let mut out = head.into_bytes();
         out.reserve(page.objects.iter().map(|o| o.json().len() + 1).sum::<usize>() + 2);
         let mut form = self.clone();
@@ -124,7 +130,7 @@ impl Form {
             form.one(&mut out, object, page.revision);
         }
         out.extend_from_slice(b"]}");
-        out
+        out.into()
     }
 }
 
@@ -134,6 +140,11 @@ fn served(resource: &Served, mut object: Value) -> Value {
         resource.from_stored(&mut object);
     }
     object
+}
+
+/// A value can always be written into memory.
+fn append(out: &mut Vec<u8>, value: &Value) {
+    let _ = serde_json::to_writer(out, value);
 }
 
 fn parse(object: &Object) -> Value {

@@ -2,8 +2,8 @@
 //!
 //! - [`serve`] the TLS listener: who is at the other end
 //! - [`route`] which verb a request is, and its answer
-//! - [`document`] bodies as JSON; [`accept`] what a client takes, [`form`] objects, tables or metadata, [`reply`] JSON, YAML or
-//!   protobuf, compressed or not
+//! - [`document`] bodies as JSON; [`accept`] what a client takes, [`form`] objects, tables or metadata, `items` long lists in
+//!   pieces, [`reply`] JSON, YAML or protobuf, compressed or not
 //! - [`discovery`] what is served, [`described`] and how it looks
 //! - [`health`] which part of the server is well
 //! - [`snapshot`] the whole store, for a backup
@@ -21,6 +21,7 @@ pub mod discovery;
 pub mod document;
 pub mod form;
 mod health;
+mod items;
 pub(crate) mod proxy;
 pub mod reply;
 pub mod route;

@@ -84,6 +84,9 @@ impl Wish {
                 response
             };
         }
+        if best.encoding == Encoding::Json && !self.pretty {
+            return compressed(self.gzip, response).await;
+        }
         let (mut parts, body) = response.into_parts();
         let Ok(body) = body.collect().await else {
             return ApiError::Internal("an answer ended before its end".to_owned()).into_response();
@@ -92,8 +95,7 @@ impl Wish {
         let converted = match best.encoding {
             Encoding::Protobuf => protobuf::encode_json(&body).map(|b| (protobuf::MEDIA_TYPE, b)).ok(),
             Encoding::Yaml => yaml(&body).map(|b| (YAML, b)),
-            Encoding::Json if self.pretty => indented(&body).map(|b| (JSON, b)),
-            Encoding::Json => return compressed(self.gzip, Response::from_parts(parts, body.into())).await,
+            Encoding::Json => indented(&body).map(|b| (JSON, b)),
         };
         let body = match converted {
             Some((media, bytes)) => {

@@ -232,7 +232,7 @@ impl Server {
             Method::GET | Method::HEAD => {
                 let mut page = list::list(&self.registry, &target, &query).await?;
                 page.objects = target.resource.show_all(&self.registry, page.objects).await?;
-                Ok(json_bytes(form.page(&target.resource, &page)))
+                Ok(json_bytes(form.page(&target.resource, page)))
             }
             Method::POST => {
                 if target.resource.namespaced && target.namespace.is_empty() {
@@ -279,7 +279,7 @@ impl Server {
                     }
                 }
                 page.objects = target.resource.show_all(&self.registry, page.objects).await?;
-                Ok(warned(json_bytes(form.page(&target.resource, &page)), warnings))
+                Ok(warned(json_bytes(form.page(&target.resource, page)), warnings))
             }
             _ => Err(ApiError::MethodNotAllowed),
         }

@@ -10,6 +10,13 @@ pub trait Objects: Send + Sync {
 
     /// All objects of a resource, in all namespaces.
     fn list(&self, group: &str, resource: &str) -> Vec<Value>;
+
+    /// Those of one namespace.
+    fn list_in(&self, group: &str, resource: &str, namespace: &str) -> Vec<Value> {
+        let mut all = self.list(group, resource);
+        all.retain(|o| o["metadata"]["namespace"] == *namespace);
+        all
+    }
 }
 
 /// What surrounds one write. What was allocated through it is given back when it is dropped without

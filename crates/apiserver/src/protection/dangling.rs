@@ -33,7 +33,7 @@ async fn round(registry: &Registry) -> Result<(), ApiError> {
     let resource = registry.resource(GROUP, "v1", SOURCES[0])?;
     let changed = plan(&schemas, &levels, &time::format(now_unix()));
     // Together, so that the disk is waited for once.
-    let all = changed.iter().map(|object| {
+    let all = changed.into_iter().map(|object| {
         let revision = text(&object["metadata"]["resourceVersion"]).parse().unwrap_or_default();
         registry.put(&resource, object, Expect::At(revision))
     });

@@ -12,7 +12,7 @@ use super::{Written, invalid, judge};
 use crate::admission::{self, Change};
 use crate::catalog::Served;
 use crate::kinds::Invalid;
-use crate::registry::{Registry, now_unix, text};
+use crate::registry::{Registry, Stored, now_unix, text};
 use crate::status::ApiError;
 
 /// How often another name is tried for `generateName`.
@@ -86,14 +86,18 @@ async fn create_any(
     without_status(resource, &mut object);
     let generate = text(&object["metadata"]["generateName"]).to_owned();
     let named = !text(&object["metadata"]["name"]).is_empty();
+    // Only what may be tried again is kept.
+    let claims = registry.claims_for(resource);
+    let tries = if claims { CLAIM_TRIES } else { NAME_TRIES };
     for attempt in 1.. {
-        let mut candidate = object.clone();
+        let again = attempt < tries && (!named || claims);
+        let mut candidate = if again { object.clone() } else { std::mem::take(&mut object) };
         if !named && !generate.is_empty() {
             candidate["metadata"]["name"] = generated_name(&generate).into();
         }
         match attempt_create(registry, resource, candidate, owner, dry_run).await {
-            Err(ApiError::AlreadyExists { .. }) if !named && attempt < NAME_TRIES => {}
-            Err(ApiError::Claimed(_)) if attempt < CLAIM_TRIES => {}
+            Err(ApiError::AlreadyExists { .. }) if again && !named && attempt < NAME_TRIES => {}
+            Err(ApiError::Claimed(_)) if again => {}
             done => return done,
         }
     }
@@ -138,12 +142,12 @@ async fn attempt_create(
         let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
         return match registry.get(resource, namespace, name) {
             Ok(_) => Err(ApiError::AlreadyExists { resource: resource.qualified(), name: name.to_owned() }),
-            Err(_) => Ok(Written { object, warnings }),
+            Err(_) => Ok(Written { object, json: None, warnings }),
         };
     }
-    let object = registry.put(resource, &object, Expect::Absent).await?;
+    let Stored { object, json } = registry.put(resource, object, Expect::Absent).await?;
     cx.commit();
-    Ok(Written { object, warnings })
+    Ok(Written { object, json, warnings })
 }
 
 /// The object must be of the kind and namespace that the path names; what it leaves open is filled in.

@@ -99,7 +99,7 @@ pub async fn delete(registry: &Registry, target: &Target, options: &Options) -> 
         } else if object == old {
             Ok(object)
         } else {
-            registry.put(resource, &object, Expect::At(current.revision)).await
+            registry.put(resource, object, Expect::At(current.revision)).await.map(|stored| stored.object)
         };
         match done {
             Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}

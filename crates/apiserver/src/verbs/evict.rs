@@ -7,6 +7,7 @@ use trine_store::Expect;
 
 use super::delete::{Options, delete};
 use super::update::parse;
+use crate::kinds::Objects;
 use crate::registry::{Registry, now_unix, text};
 use crate::request::{Query, Target};
 use crate::status::ApiError;
@@ -66,10 +67,9 @@ fn is_free(pod: &Value) -> bool {
 
 /// The budgets of the Pod's namespace that select it. One without a selector selects nothing.
 fn budgets(registry: &Registry, pod: &Value) -> Vec<Value> {
-    let all = crate::kinds::Objects::list(registry, "policy", "poddisruptionbudgets");
+    let all = registry.list_in("policy", "poddisruptionbudgets", text(&pod["metadata"]["namespace"]));
     let selects = |budget: &Value| {
-        budget["metadata"]["namespace"] == pod["metadata"]["namespace"]
-            && budget["spec"]["selector"].is_object()
+        budget["spec"]["selector"].is_object()
             && LabelSelector::from_object(&budget["spec"]["selector"])
                 .is_ok_and(|s| s.matches(&pod["metadata"]["labels"]))
     };
@@ -97,7 +97,7 @@ async fn take_one(registry: &Registry, pod: &str, budget: &Value, dry_run: bool)
         if dry_run {
             return Ok(());
         }
-        match registry.put(&resource, &budget, Expect::At(current.revision)).await {
+        match registry.put(&resource, budget, Expect::At(current.revision)).await {
             Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}
             done => return done.map(drop),
         }
@@ -187,7 +187,7 @@ async fn mark(registry: &Registry, target: &Target, name: &str) -> Result<(), Ap
         ) {
             return Ok(());
         }
-        match registry.put(&target.resource, &pod, Expect::At(current.revision)).await {
+        match registry.put(&target.resource, pod, Expect::At(current.revision)).await {
             Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}
             done => return done.map(drop),
         }

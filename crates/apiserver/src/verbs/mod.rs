@@ -22,6 +22,7 @@ pub mod watch;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::asked::asked;
@@ -35,6 +36,8 @@ use crate::status::ApiError;
 pub struct Written {
     /// The object as it is now.
     pub object: Value,
+    /// The same in canonical bytes, if they are at hand.
+    pub json: Option<Bytes>,
     /// For the client's eyes.
     pub warnings: Vec<String>,
 }

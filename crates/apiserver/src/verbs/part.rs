@@ -75,7 +75,7 @@ pub async fn bind(registry: &Registry, target: &Target, binding: &Value) -> Resu
         }
         pod["spec"]["nodeName"] = node.into();
         set_scheduled(&mut pod);
-        match registry.put(&target.resource, &pod, Expect::At(current.revision)).await {
+        match registry.put(&target.resource, pod, Expect::At(current.revision)).await {
             Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}
             Err(error) => return Err(error),
             Ok(_) => return Ok(done(201)),
@@ -128,7 +128,8 @@ pub async fn finalize(
         let written = if may_go(&namespace) {
             registry.remove(&target.resource, &namespace, current.revision).await
         } else {
-            registry.put(&target.resource, &namespace, Expect::At(current.revision)).await
+            let written = registry.put(&target.resource, namespace, Expect::At(current.revision)).await;
+            written.map(|stored| stored.object)
         };
         match written {
             Err(ApiError::Conflict { .. }) if attempt < RETRIES => {}

@@ -147,7 +147,7 @@ pub async fn write(
             Err(ApiError::Conflict { .. }) if !conditional && attempt < RETRIES => {}
             Ok(mut done) => {
                 target.resource.show(registry, &mut done.object).await?;
-                return Ok(Written { object: view(&done.object, paths), ..done });
+                return Ok(Written { object: view(&done.object, paths), json: None, ..done });
             }
             Err(error) => return Err(error),
         }

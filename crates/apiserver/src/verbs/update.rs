@@ -12,7 +12,7 @@ use super::{Written, prepare_update};
 use crate::admission::{self, Change};
 use crate::catalog::Served;
 use crate::kinds::{Cause, Invalid};
-use crate::registry::{Registry, text};
+use crate::registry::{Registry, Stored, text};
 use crate::request::{Target, check};
 use crate::status::ApiError;
 
@@ -202,17 +202,17 @@ pub(super) async fn write(
     warnings.append(&mut cx.warnings);
     admission::validate(registry, &change, Some(&new), &mut warnings).await?;
     if new == old && !stale || dry_run {
-        return Ok(Written { object: new, warnings });
+        return Ok(Written { object: new, json: None, warnings });
     }
-    let object = if may_go(&new) {
-        let gone = registry.remove(resource, &new, revision).await?;
-        resource.hooks().after_delete(&gone, &mut cx);
-        gone
+    let Stored { object, json } = if may_go(&new) {
+        let object = registry.remove(resource, &new, revision).await?;
+        resource.hooks().after_delete(&object, &mut cx);
+        Stored { object, json: None }
     } else {
-        registry.put(resource, &new, Expect::At(revision)).await?
+        registry.put(resource, new, Expect::At(revision)).await?
     };
     cx.commit();
-    Ok(Written { object, warnings })
+    Ok(Written { object, json, warnings })
 }
 
 /// The revision and the uid that a request names must be the object's.

@@ -35,6 +35,12 @@ impl Object {
         self.decoded.labels.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
+    /// The value of a field that selectors may name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.decoded.fields.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
     /// The canonical JSON.
     #[must_use]
     pub fn json(&self) -> &Bytes {

@@ -173,6 +173,10 @@ fn named(source: usize) -> Sort {
 
 impl Derive for Graph {
     fn put(&mut self, source: usize, key: &str, object: &Object) {
+        // Most Pods are written first and placed later.
+        if source == 0 && object.field("spec.nodeName").is_some_and(str::is_empty) {
+            return self.remove_pod(key);
+        }
         let Ok(value) = serde_json::from_slice::<Value>(object.json()) else { return };
         match source {
             0 => self.put_pod(key, &value),

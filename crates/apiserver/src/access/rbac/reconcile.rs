@@ -41,7 +41,7 @@ async fn one(registry: &Registry, plural: &str, namespace: &str, wanted: Value) 
             if changed["roleRef"] != have["roleRef"] {
                 changed["metadata"]["uid"] = uuid::Uuid::new_v4().to_string().into();
             }
-            match registry.put(resource, &changed, expect).await {
+            match registry.put(resource, changed, expect).await {
                 Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
                 Err(error) => Err(error),
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use trine_objects::resources::split_api_version;
 use trine_store::Expect;
 use trine_store::cache::{Interest, Part, Watch};
@@ -23,10 +24,14 @@ const MOST_KINDS: usize = 10;
 ///
 /// # Errors
 /// [`ApiError`] if policies are not served.
-pub fn follow(registry: &Arc<Registry>, stop: CancellationToken) -> Result<(), ApiError> {
+pub fn follow(
+    registry: &Arc<Registry>,
+    background: &TaskTracker,
+    stop: CancellationToken,
+) -> Result<(), ApiError> {
     let policies = registry.resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")?;
     let registry = Arc::clone(registry);
-    tokio::spawn(async move {
+    background.spawn(async move {
         let mut watch = changes(&registry, &policies);
         loop {
             round(&registry, &policies).await;
@@ -59,9 +64,10 @@ async fn round(registry: &Registry, policies: &Served) {
         let checked = if warnings.is_empty() { json!({}) } else { json!({"expressionWarnings": warnings}) };
         policy["status"]["typeChecking"] = checked;
         policy["status"]["observedGeneration"] = generation;
-        if let Err(error) = registry.put(policies, &policy, Expect::At(object.revision)).await {
+        let name = text(&policy["metadata"]["name"]).to_owned();
+        if let Err(error) = registry.put(policies, policy, Expect::At(object.revision)).await {
             // Whoever changed it meanwhile causes the next round.
-            tracing::debug!(policy = text(&policy["metadata"]["name"]), %error, "not looked at");
+            tracing::debug!(policy = name, %error, "not looked at");
         }
     }
 }
