@@ -12,8 +12,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use trine_store::Object;
 
-/// How much is sent at once, bytes.
-const PIECE: usize = 128 * 1024;
+/// How much is sent at once, bytes. So much is taken from memory that was used before; from 128 KiB on the allocator asks the
+/// system, which clears every page.
+const PIECE: usize = 64 * 1024;
 const END: &[u8] = b"]}";
 
 /// The body of a list whose items are sent as they are stored.
@@ -42,8 +43,15 @@ impl Items {
     /// The next piece; empty at the end.
     fn piece(&mut self) -> Bytes {
         let mut piece = std::mem::take(&mut self.before);
-        piece.reserve(PIECE.min(usize::try_from(self.left).unwrap_or(PIECE)));
-        while piece.len() < PIECE {
+        let (mut count, mut size) = (0, piece.len());
+        while size < PIECE
+            && let Some(object) = self.objects.as_slice().get(count)
+        {
+            count += 1;
+            size += object.json().len() + END.len();
+        }
+        piece.reserve_exact(size - piece.len());
+        for _ in 0..count {
             let Some(object) = self.objects.next() else { break };
             piece.extend_from_slice(object.json());
             piece.extend_from_slice(if self.objects.len() == 0 { END } else { b"," });
