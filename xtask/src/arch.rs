@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::Context;
 use serde_json::Value;
+
+use crate::test::cargo_command;
 
 /// Soft limit of a file, lines: longer ones are named.
 const LONG: usize = 500;
@@ -91,10 +92,8 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
 }
 
 fn dependencies(root: &Path) -> anyhow::Result<Vec<String>> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .current_dir(root)
-        .output()?;
+    let output =
+        cargo_command(root).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).output()?;
     let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     let mut broken = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {

@@ -346,6 +346,12 @@ pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// The revision that an object says it has; 0, at which nothing was ever written, if it says none.
+#[must_use]
+pub fn revision(object: &Value) -> u64 {
+    text(&object["metadata"]["resourceVersion"]).parse().unwrap_or_default()
+}
+
 /// Seconds since 1970.
 #[must_use]
 pub fn now_unix() -> i64 {

@@ -33,6 +33,12 @@ impl Target {
     }
 }
 
+/// `api/v1` or `apis/GROUP/VERSION`: what the paths of a group's resources begin with, behind their slash.
+#[must_use]
+pub fn group_path(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
 /// Reads `/api/v1/...` or `/apis/group/version/...`; `None` for other paths and unknown resources.
 #[must_use]
 pub fn target(path: &str, resources: &Resources) -> Option<Target> {

@@ -13,7 +13,7 @@ use super::{GROUP, PLURAL};
 use crate::catalog::{Resources, Served};
 use crate::changes::Changes;
 use crate::kinds::Objects;
-use crate::registry::{Registry, text};
+use crate::registry::{Registry, revision, text};
 use crate::status::ApiError;
 use crate::verbs::create;
 use crate::verbs::options::WriteOptions;
@@ -116,7 +116,6 @@ async fn round(registry: &Registry, services: &Arc<Served>, starting: bool) {
 }
 
 async fn act(registry: &Registry, services: &Arc<Served>, action: Action) -> Result<(), ApiError> {
-    let revision = |object: &Value| text(&object["metadata"]["resourceVersion"]).parse().unwrap_or_default();
     match action {
         Action::Create(object) => {
             let made = create::create(registry, services, "", object, &WriteOptions::of_server()).await;

@@ -18,8 +18,9 @@ use tokio_rustls::client::TlsStream;
 use super::Learned;
 use super::order::Rank;
 use super::trust::{Connectors, connectors};
-use crate::http::proxy::{Place, places};
+use crate::http::proxy::{Place, choose, places};
 use crate::registry::{Registry, text};
+use crate::request::group_path;
 use crate::rotation::Newest;
 
 /// How long connecting may take. Upstream: 30 s.
@@ -115,11 +116,7 @@ impl Remote {
     /// `/apis/GROUP/VERSION`.
     #[must_use]
     pub fn root(&self) -> String {
-        if self.group.is_empty() {
-            format!("/api/{}", self.version)
-        } else {
-            format!("/apis/{}/{}", self.group, self.version)
-        }
+        format!("/{}", group_path(&self.group, &self.version))
     }
 
     /// Where it may be asked.
@@ -130,13 +127,12 @@ impl Remote {
 
     /// One of the places at which it may be asked, for what is said of it.
     pub(super) fn place(&self, registry: &Registry) -> Result<Place, Unreachable> {
-        let mut places = self.places(registry)?;
-        let at = usize::from(uuid::Uuid::new_v4().as_bytes()[0]) % places.len().max(1);
-        if places.is_empty() {
-            let (_, name) = &self.service;
-            return Err(Unreachable::Nowhere(format!("no endpoints available for service {name:?}")));
-        }
-        Ok(places.swap_remove(at))
+        self.choose(self.places(registry)?)
+    }
+
+    fn choose(&self, places: Vec<Place>) -> Result<Place, Unreachable> {
+        let (_, name) = &self.service;
+        choose(places, name).map_err(Unreachable::Nowhere)
     }
 
     async fn connect(&self, place: &Place, upgrade: bool) -> Result<TlsStream<TcpStream>, Unreachable> {
@@ -173,7 +169,7 @@ impl Remote {
             return sender.send_request(absolute(request, &place)?).await.map_err(silent);
         }
         *open = None;
-        let place = self.place(registry)?;
+        let place = self.choose(places)?;
         let stream = self.connect(&place, false).await?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             drop(open);

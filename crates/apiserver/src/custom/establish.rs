@@ -15,7 +15,7 @@ use super::definition::is_terminating;
 use super::hooks::CLEANUP;
 use crate::catalog::{Catalog, Served};
 use crate::changes::Changes;
-use crate::registry::{Registry, now_unix, prefix, scope, text};
+use crate::registry::{Registry, now_unix, prefix, revision, scope, text};
 use crate::request::Target;
 use crate::status::ApiError;
 use crate::verbs::{delete, update};
@@ -102,8 +102,8 @@ async fn round(registry: &Arc<Registry>, definitions: &Arc<Served>, published: &
         let done = if verdict.cleanup {
             cleanup(registry, definitions, verdict).await.map(|gone| pending |= !gone)
         } else if verdict.object != *old {
-            let revision = text(&old["metadata"]["resourceVersion"]).parse().unwrap_or_default();
-            registry.put(definitions, verdict.object.clone(), Expect::At(revision)).await.map(drop)
+            let at = Expect::At(revision(old));
+            registry.put(definitions, verdict.object.clone(), at).await.map(drop)
         } else {
             Ok(())
         };
@@ -216,11 +216,11 @@ async fn cleanup(
     let message = "removed all instances";
     let now = time::format(now_unix());
     conditions::set(&mut object, "Terminating", false, "InstanceDeletionCompleted", message, &now);
-    let revision = text(&object["metadata"]["resourceVersion"]).parse().unwrap_or_default();
+    let at = revision(&object);
     if update::may_go(&object) {
-        registry.remove(definitions, &object, revision).await?;
+        registry.remove(definitions, &object, at).await?;
     } else {
-        registry.put(definitions, object, Expect::At(revision)).await?;
+        registry.put(definitions, object, Expect::At(at)).await?;
     }
     Ok(true)
 }

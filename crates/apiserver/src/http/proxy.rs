@@ -17,7 +17,7 @@ use trine_store::cache::Part;
 use super::route::Server;
 use super::stream::join;
 use crate::registry::{Registry, scope, text};
-use crate::request::Target;
+use crate::request::{Target, group_path};
 use crate::status::ApiError;
 use crate::verbs::update::parse;
 
@@ -103,14 +103,10 @@ impl Server {
 /// The path of the proxy itself; what follows it is the far end's.
 fn base(target: &Target) -> String {
     let r = &target.resource;
-    let root = if r.group.is_empty() {
-        format!("/api/{}", r.version)
-    } else {
-        format!("/apis/{}/{}", r.group, r.version)
-    };
+    let root = group_path(&r.group, &r.version);
     let within =
         if target.namespace.is_empty() { String::new() } else { format!("/namespaces/{}", target.namespace) };
-    format!("{root}{within}/{}/{}/proxy", r.plural, target.name.as_deref().unwrap_or_default())
+    format!("/{root}{within}/{}/{}/proxy", r.plural, target.name.as_deref().unwrap_or_default())
 }
 
 /// The root has a slash, so that relative links lead where they should.
@@ -159,9 +155,17 @@ fn node(registry: &Registry, target: &Target, name: &str, port: &str) -> Result<
 
 fn service(registry: &Registry, target: &Target, name: &str, port: &str) -> Result<Place, ApiError> {
     let service = parse(registry.get(&target.resource, &target.namespace, name)?.json())?;
-    let mut places = ready(&service["spec"], &slices(registry, &target.namespace, name), port);
+    let places = ready(&service["spec"], &slices(registry, &target.namespace, name), port);
+    choose(places, name).map_err(ApiError::Unavailable)
+}
+
+/// One of the places to which a Service leads.
+///
+/// # Errors
+/// What is said if there is none.
+pub(crate) fn choose(mut places: Vec<Place>, service: &str) -> Result<Place, String> {
     if places.is_empty() {
-        return Err(ApiError::Unavailable(format!("no endpoints available for service {name:?}")));
+        return Err(format!("no endpoints available for service {service:?}"));
     }
     let seed = usize::from(uuid::Uuid::new_v4().as_bytes()[0]);
     Ok(places.swap_remove(seed % places.len()))

@@ -11,6 +11,7 @@ use trine_objects::schema;
 use super::custom::{self, Form};
 use super::{Foreign, gnostic, paths, schemas, v2};
 use crate::catalog::{Resources, Served};
+use crate::request::group_path;
 
 /// Raised when the documents change with the table of types staying the same.
 const FORM: u32 = 3;
@@ -168,11 +169,6 @@ fn all(resources: &Resources, others: &[Foreign]) -> Value {
     }
     others.iter().filter_map(|o| o.two.as_ref()).for_each(|part| part.add_to(&mut document));
     document
-}
-
-/// `api/v1` or `apis/GROUP/VERSION`.
-fn group_path(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
 fn build(group: &str, version: &str, served: &[&Arc<Served>], customs: Option<Form>) -> Value {

@@ -10,7 +10,7 @@ use trine_store::Expect;
 use super::config::{GROUP, SOURCES};
 use crate::changes::Changes;
 use crate::kinds::Objects;
-use crate::registry::{Registry, now_unix, text};
+use crate::registry::{Registry, now_unix, revision, text};
 use crate::status::ApiError;
 
 /// The schemas whose status is to be another.
@@ -34,8 +34,8 @@ async fn round(registry: &Registry) -> Result<(), ApiError> {
     let changed = plan(&schemas, &levels, &time::format(now_unix()));
     // Together, so that the disk is waited for once.
     let all = changed.into_iter().map(|object| {
-        let revision = text(&object["metadata"]["resourceVersion"]).parse().unwrap_or_default();
-        registry.put(&resource, object, Expect::At(revision))
+        let at = Expect::At(revision(&object));
+        registry.put(&resource, object, at)
     });
     for error in futures::future::join_all(all).await.into_iter().filter_map(Result::err) {
         // Who changed it meanwhile causes the next round.

@@ -66,12 +66,7 @@ impl Place {
                     ApiError::NotFound { .. } => format!("service {name:?} not found"),
                     other => other.to_string(),
                 });
-                let mut places = places?;
-                if places.is_empty() {
-                    return Err(format!("no endpoints available for service {name:?}"));
-                }
-                let seed = usize::from(uuid::Uuid::new_v4().as_bytes()[0]);
-                let chosen = places.swap_remove(seed % places.len());
+                let chosen = proxy::choose(places?, name)?;
                 Ok((chosen.host, chosen.port))
             }
         }

@@ -1,6 +1,6 @@
 //! One client's queue of events, and which clients an event may concern.
 
-use super::object::{Event, Object, Past};
+use super::object::{Event, Past};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -118,8 +118,8 @@ impl Watchers {
             Past::Absent | Past::Unknown => None,
         };
         for field in INDEXED {
-            let now = value(&event.object, field);
-            let then = before.and_then(|o| value(o, field)).filter(|then| Some(*then) != now);
+            let now = event.object.field(field);
+            let then = before.and_then(|o| o.field(field)).filter(|then| Some(*then) != now);
             for value in [now, then].into_iter().flatten() {
                 self.wake(&Trigger::Field(field, value.to_owned()), event);
             }
@@ -143,10 +143,6 @@ impl Watchers {
     pub fn clear(&mut self) {
         self.0.clear();
     }
-}
-
-fn value<'a>(object: &'a Object, field: &str) -> Option<&'a str> {
-    object.decoded.fields.iter().find(|(name, _)| name == field).map(|(_, value)| value.as_str())
 }
 
 /// Events in order: those since the revision that the watch began at, then those to come.
@@ -182,7 +178,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::object::Decoded;
+    use crate::cache::object::{Decoded, Object};
 
     fn object(key: &str, node: &str) -> Arc<Object> {
         let fields = vec![

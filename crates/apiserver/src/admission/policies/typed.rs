@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trine_objects::resources::split_api_version;
 use trine_store::Expect;
-use trine_store::cache::{Interest, Part, Watch};
+use trine_store::cache::Part;
 
 use crate::catalog::{Resources, Served};
 use crate::cel::Types;
+use crate::changes::Changes;
 use crate::registry::{Registry, prefix, text};
 use crate::status::ApiError;
 use crate::verbs::update::parse;
@@ -32,24 +33,16 @@ pub fn follow(
     let policies = registry.resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")?;
     let registry = Arc::clone(registry);
     background.spawn(async move {
-        let mut watch = changes(&registry, &policies);
+        let mut changes = Changes::of(&registry, [Arc::clone(&policies)]);
         loop {
             round(&registry, &policies).await;
             tokio::select! {
                 () = stop.cancelled() => return,
-                // A watch that fell behind is begun anew.
-                event = watch.next() => if event.is_none() { watch = changes(&registry, &policies) },
+                () = changes.next() => {}
             }
-            while watch.ready().is_some() {}
         }
     });
     Ok(())
-}
-
-fn changes(registry: &Registry, policies: &Served) -> Watch {
-    let scope = prefix(policies);
-    let everything = Interest::new(&scope, Box::new(|_| true));
-    registry.prefix(policies).list_and_watch(&Part::all(&scope), everything).1
 }
 
 async fn round(registry: &Registry, policies: &Served) {
