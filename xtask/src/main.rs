@@ -7,6 +7,7 @@ mod fuzz;
 mod packages;
 mod skips;
 mod test;
+mod upstream;
 
 const COMMANDS: &str = "\
 cargo xtask test [TEST]        all tests, as in CI; installs what they need on Debian
@@ -26,8 +27,9 @@ fn main() -> anyhow::Result<()> {
         ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),
         ["arch"] => arch::check(&test::workspace_root()?),
         ["descriptors", definitions] => descriptors::run(definitions),
+        ["upstream", rest @ ..] => upstream::run(rest),
         _ => {
-            println!("{COMMANDS}");
+            println!("{COMMANDS}\n{}", upstream::USAGE);
             Ok(())
         }
     }

@@ -1,0 +1,123 @@
+//! What a report says of each spec. Pure.
+//!
+//! Ginkgo names a spec's state in the attribute `status`, and writes a spec that was not chosen like one that skipped itself,
+//! but without a reason.
+
+use anyhow::Context;
+
+/// How a spec ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It holds.
+    Passed,
+    /// It does not; the first line of why.
+    Failed(String),
+    /// It said itself that it cannot be tried here, and why.
+    Skipped(String),
+    /// It was stopped before its end, by a deadline.
+    Interrupted,
+    /// It was not run: not asked for, or the run ended before its turn.
+    NotRun,
+}
+
+/// A spec of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// Its full name, without the kind of node.
+    pub name: String,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// What a report holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Its specs.
+    pub cases: Vec<Case>,
+    /// Failures outside of any spec: the preparation or the end of the whole.
+    pub around: Vec<String>,
+}
+
+/// Reads a JUnit file as ginkgo writes it.
+///
+/// # Errors
+/// If it is no XML.
+pub fn read(text: &str) -> anyhow::Result<Report> {
+    let document = roxmltree::Document::parse(text).context("the report is no XML")?;
+    let mut report = Report::default();
+    for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
+        let full = case.attribute("name").unwrap_or_default();
+        let outcome = outcome(case);
+        match full.strip_prefix("[It] ") {
+            Some(name) => report.cases.push(Case { name: name.to_owned(), outcome }),
+            None => {
+                if let Outcome::Failed(why) = outcome {
+                    report.around.push(format!("{full}: {why}"));
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn outcome(case: roxmltree::Node) -> Outcome {
+    let message = |tag: &str| {
+        let node = case.children().find(|child| child.has_tag_name(tag))?;
+        let text = node.attribute("message").filter(|m| !m.is_empty()).or(node.text()).unwrap_or_default();
+        Some(text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned())
+    };
+    match case.attribute("status").unwrap_or_default() {
+        "passed" => Outcome::Passed,
+        "pending" => Outcome::Skipped("pending upstream".to_owned()),
+        "skipped" => match message("skipped").unwrap_or_default().strip_prefix("skipped - ") {
+            Some(reason) => Outcome::Skipped(reason.to_owned()),
+            None => Outcome::NotRun,
+        },
+        "interrupted" | "timedout" | "aborted" => Outcome::Interrupted,
+        _ => Outcome::Failed(message("failure").or_else(|| message("error")).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_of_ginkgo_is_told_apart() {
+        let case = |status: &str, inner: &str| {
+            let text = format!(
+                r#"<?xml version="1.0"?><testsuites><testsuite><testcase name="[It] a &lt;b&gt;" status="{status}">{inner}</testcase></testsuite></testsuites>"#
+            );
+            let report = read(&text).unwrap();
+            assert_eq!(report.cases[0].name, "a <b>");
+            report.cases[0].outcome.clone()
+        };
+        for (status, inner, expected) in [
+            ("passed", "", Outcome::Passed),
+            ("skipped", r#"<skipped message="skipped"/>"#, Outcome::NotRun),
+            ("skipped", r#"<skipped message="skipped - no IPv6"/>"#, Outcome::Skipped("no IPv6".into())),
+            ("pending", r#"<skipped message="pending"/>"#, Outcome::Skipped("pending upstream".into())),
+            (
+                "failed",
+                "<failure message=\"\n  expected 1&#10;got 2\">at</failure>",
+                Outcome::Failed("expected 1".into()),
+            ),
+            ("failed", "<failure message=\"\">the text</failure>", Outcome::Failed("the text".into())),
+            ("panicked", r#"<error message="nil"/>"#, Outcome::Failed("nil".into())),
+            ("timedout", r#"<failure message="slow"/>"#, Outcome::Interrupted),
+            ("interrupted", r#"<error message="x"/>"#, Outcome::Interrupted),
+        ] {
+            assert_eq!(case(status, inner), expected, "{status} {inner}");
+        }
+    }
+
+    #[test]
+    fn what_fails_around_the_specs_is_no_spec() {
+        let text = r#"<testsuites><testsuite>
+            <testcase name="[SynchronizedBeforeSuite]" status="failed"><failure message="no nodes"/></testcase>
+            <testcase name="[ReportAfterSuite]" status="passed"/></testsuite></testsuites>"#;
+        let report = read(text).unwrap();
+        assert!(report.cases.is_empty());
+        assert_eq!(report.around, ["[SynchronizedBeforeSuite]: no nodes"]);
+    }
+}

@@ -1,0 +1,40 @@
+//! `cargo xtask upstream SUITE`: the suites that the field trusts, run against Trine, each by one command.
+//!
+//! - `options` the words of the command; `suite` which suites there are
+//! - `go` builds a suite from its published module (`tests/upstream/*/go.mod`); `ginkgo` runs it with a deadline
+//! - `trine` starts Trine or one of its planes and says whether it broke
+//! - `junit` reads a report, `known` the failures that are known, `verdict` judges one by the other: all pure
+//! - `results` keeps what was seen in `tests/upstream/results` and writes `tests/upstream/RESULTS.md` from it
+//! - `sanity`, `critest` one suite each
+
+mod critest;
+mod finish;
+mod ginkgo;
+mod go;
+mod junit;
+mod known;
+mod options;
+mod results;
+mod sanity;
+mod suite;
+mod trine;
+mod verdict;
+
+use options::Options;
+use suite::Suite;
+
+/// How the command is called.
+pub const USAGE: &str = options::USAGE;
+
+/// Runs a suite to its end and writes what was seen.
+///
+/// # Errors
+/// If the suite cannot be built or run, if a spec fails that is not known to, or passes that is known to fail.
+pub fn run(words: &[&str]) -> anyhow::Result<()> {
+    let options = Options::read(words)?;
+    match options.suite {
+        Suite::CsiSanity => sanity::run(&options),
+        Suite::Critest => critest::run(&options),
+        suite => anyhow::bail!("upstream {}: not written yet", suite.name()),
+    }
+}
