@@ -41,6 +41,26 @@ pub fn have_modules() -> bool {
     module_cache().is_some_and(|cache| MODULES.iter().all(|module| cache.join(module).is_dir()))
 }
 
+/// Why suites that are built from Go modules cannot be run here; nothing if they can.
+#[must_use]
+pub fn why_no_suites() -> Option<&'static str> {
+    if !have_modules() {
+        return Some("there is no go, or its modules cannot be had");
+    }
+    if !missing().is_empty() {
+        return Some("packages are missing");
+    }
+    (!root()).then_some("not root")
+}
+
+fn missing() -> Vec<&'static str> {
+    NEEDED.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(package, _)| *package).collect()
+}
+
+fn root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.starts_with(b"0\n"))
+}
+
 fn module_cache() -> Option<PathBuf> {
     let answer = Command::new("go").args(["env", "GOMODCACHE"]).output().ok()?;
     let path = String::from_utf8(answer.stdout).ok()?;
@@ -52,13 +72,11 @@ fn module_cache() -> Option<PathBuf> {
 /// # Errors
 /// If the package manager fails.
 pub fn install() -> anyhow::Result<()> {
-    let missing: Vec<&str> =
-        NEEDED.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(p, _)| *p).collect();
+    let missing = missing();
     if missing.is_empty() {
         return Ok(());
     }
-    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.starts_with(b"0\n"));
-    if !root || !Path::new("/usr/bin/apt-get").exists() {
+    if !root() || !Path::new("/usr/bin/apt-get").exists() {
         println!("not root on Debian: tests that need {} will be skipped", missing.join(", "));
         return Ok(());
     }

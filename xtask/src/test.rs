@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 
-use crate::{arch, packages, skips};
+use crate::{arch, packages, skips, upstream};
 
 /// Runs all tests. `filter` names one test to run, for a developer's use.
 ///
@@ -33,8 +33,14 @@ pub fn run(filter: &[&str]) -> anyhow::Result<()> {
         command.env(skips::VARIABLE, skipped.path());
         run_command(&mut command)
     });
+    let suites = if filter.is_empty() {
+        step("upstream's suites", || upstream::quick(&root, &program, skipped.path()))
+    } else {
+        Ok(())
+    };
     let verdict = skipped.judge(&root)?;
     result?;
+    suites?;
     verdict?;
     skips::no_leftovers()?;
     println!("all tests passed in {:.0?}", begin.elapsed());

@@ -2,6 +2,7 @@
 //!
 //! Read on in [`up`] for how the planes are wired, and in ARCHITECTURE.md for the way of a Pod through them.
 
+mod alone;
 mod builtin;
 mod cli;
 mod daemon;
@@ -57,11 +58,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match &command {
         Command::Up(args) if args.detach => return up::detach(args),
         Command::Up(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        Command::Cri(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        Command::CsiDriver(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::Demo(_) => {}
         _ => log(None)?,
     }
     let mut builder = match &command {
-        Command::Up(_) | Command::Demo(_) | Command::Web(_) => tokio::runtime::Builder::new_multi_thread(),
+        Command::Up(_) | Command::Demo(_) | Command::Web(_) | Command::Cri(_) | Command::CsiDriver(_) => {
+            tokio::runtime::Builder::new_multi_thread()
+        }
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = builder.enable_all().build()?;
@@ -75,6 +80,8 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => return demo::run(&args).await,
         Command::Up(args) => up::run(&args).await?,
+        Command::Cri(args) => alone::cri(&args).await?,
+        Command::CsiDriver(args) => alone::csi_driver(&args).await?,
         Command::Down(args) => return down::run(&args).await,
         Command::Status(args) => return cli::status::run(&args).await,
         Command::Get(args) => cli::get::run(args).await?,

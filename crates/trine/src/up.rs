@@ -331,7 +331,11 @@ pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn ended() -> std::io::Result<()> {
+/// Waits for SIGINT or SIGTERM.
+///
+/// # Errors
+/// If the process cannot listen for signals.
+pub async fn ended() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

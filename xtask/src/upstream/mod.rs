@@ -5,7 +5,7 @@
 //! - `trine` starts Trine or one of its planes and says whether it broke
 //! - `junit` reads a report, `known` the failures that are known, `verdict` judges one by the other: all pure
 //! - `results` keeps what was seen in `tests/upstream/results` and writes `tests/upstream/RESULTS.md` from it
-//! - `sanity`, `critest` one suite each
+//! - `sanity`, `critest` one suite each; `quick` what of them belongs to `cargo xtask test`
 
 mod critest;
 mod finish;
@@ -14,11 +14,14 @@ mod go;
 mod junit;
 mod known;
 mod options;
+mod quick;
 mod results;
 mod sanity;
 mod suite;
 mod trine;
 mod verdict;
+
+pub use quick::quick;
 
 use options::Options;
 use suite::Suite;

@@ -26,6 +26,8 @@ const DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Sizes of the suite's volumes, bytes: the smallest that every file system takes, and what they grow to.
 const SIZE: u64 = 320 << 20;
 const GROWN: u64 = 384 << 20;
+/// Volumes that the driver takes: few, because the suite tries one more.
+const MAX_VOLUMES: &str = "12";
 const SOCKET: &str = "kubelet/plugins/disk.csi.trine.dev/csi.sock";
 
 /// Runs the suite and keeps its rows.
@@ -59,7 +61,13 @@ pub fn one(
     let out = root.join("target/upstream/csi-sanity-out");
     std::fs::create_dir_all(&out)?;
     let log = out.join(format!("{access}.trine.log"));
-    let mut trine = Trine::start(program, "sanity", &["csi-driver", "--node-id", "node-1"], SOCKET, &log)?;
+    let mut trine = Trine::start(
+        program,
+        "sanity",
+        &["csi-driver", "--node-id", "node-1", "--max-volumes", MAX_VOLUMES],
+        SOCKET,
+        &log,
+    )?;
     let data_dir = trine.data_dir.clone();
     let report = out.join(format!("{access}.xml"));
     let mut command = Command::new(suite);
@@ -67,7 +75,7 @@ pub fn one(
     command.arg(format!("--csi.mountdir={}", data_dir.join("target").display()));
     command.arg(format!("--csi.stagingdir={}", data_dir.join("staging").display()));
     command.arg(format!("--csi.testvolumesize={SIZE}")).arg(format!("--csi.testvolumeexpandsize={GROWN}"));
-    command.arg(format!("--csi.testvolumeaccesstype={access}"));
+    command.arg(format!("--csi.testvolumeaccesstype={access}")).arg("--csi.testnodevolumeattachlimit=true");
     command.arg(format!("--ginkgo.junit-report={}", report.display()));
     command.arg(format!("--ginkgo.timeout={}s", DEADLINE.as_secs()));
     command.args(options.focus.iter().map(|focus| format!("--ginkgo.focus={focus}")));

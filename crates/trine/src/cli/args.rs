@@ -26,6 +26,10 @@ pub enum Command {
     Up(UpArgs),
     /// Stop, Pods included; works without a running daemon, and twice
     Down(DownArgs),
+    /// The runtime alone, for somebody else's kubelet
+    Cri(CriArgs),
+    /// The CSI driver alone, for somebody else's kubelet and sidecars
+    CsiDriver(CsiDriverArgs),
     /// Health of every plane, one line each
     Status(DataDir),
     /// Show objects
@@ -105,6 +109,34 @@ pub struct UpArgs {
     /// Which store
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+/// Words of `cri`.
+#[derive(Debug, Clone, Args)]
+pub struct CriArgs {
+    /// The socket, `unix:///...`; D/run/cri.sock when left out
+    #[arg(long)]
+    pub endpoint: Option<String>,
+    /// Where the runtime's files are
+    #[command(flatten)]
+    pub data_dir: DataDir,
+}
+
+/// Words of `csi-driver`.
+#[derive(Debug, Clone, Args)]
+pub struct CsiDriverArgs {
+    /// The socket, `unix:///...`; plugins/disk.csi.trine.dev/csi.sock in the kubelet's root when left out
+    #[arg(long)]
+    pub endpoint: Option<String>,
+    /// The name of the node that the volumes lie on; the machine's when left out
+    #[arg(long)]
+    pub node_id: Option<String>,
+    /// Volumes that the node takes at once
+    #[arg(long, default_value_t = trine_csi_driver::DEFAULT_MAX_VOLUMES)]
+    pub max_volumes: u32,
+    /// Where the driver's files are
+    #[command(flatten)]
+    pub data_dir: DataDir,
 }
 
 /// Words of `down`.
