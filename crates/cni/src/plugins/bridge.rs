@@ -33,6 +33,9 @@ const UNSUPPORTED: [&str; 8] = [
 /// The plugin.
 pub struct Bridge;
 
+/// The host's links begin with it.
+const PREFIX: &str = "veth";
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Config {
@@ -109,7 +112,7 @@ impl<'a> Port<'a> {
         let config = Config::of(request)?;
         let id = request.attachment();
         let mac = config.mac(request)?.unwrap_or_else(|| links::pod_mac(&request.network, &id));
-        let host_name = links::host_name("veth", &request.network, &id)?;
+        let host_name = links::host_name(PREFIX, &request.network, &id)?;
         Ok(Self { request, config, id, ipam: Ipam::of(request, Prefer::Program), mac, host_name })
     }
 
@@ -303,7 +306,7 @@ impl Plugin for Bridge {
     }
 
     fn gc(&self, request: &Request) -> Result<(), CniError> {
-        let links = links::remove_unmarked(request);
+        let links = links::remove_unmarked(request, PREFIX);
         let ipam = Ipam::of(request, Prefer::Program).map_or(Ok(()), |ipam| ipam.ask(Command::Gc));
         CniError::all(links.err().into_iter().chain(ipam.err()).collect())
     }

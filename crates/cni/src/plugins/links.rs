@@ -17,6 +17,8 @@ const SUFFIX: usize = 7;
 const REMOVAL_DELAY: Duration = Duration::from_millis(500);
 /// The longest name of a link.
 const NAME_MAX: usize = 15;
+/// Names of links that belong to nobody any more begin with it.
+const REMOVED: &str = "trx";
 
 fn digest(network: &str, id: &AttachmentId) -> [u8; 32] {
     Sha256::digest(format!("{network}/{}/{}", id.container_id, id.ifname)).into()
@@ -56,7 +58,9 @@ pub fn mark_removed(index: u32, network: &str) -> Change {
 
 /// The request that frees the name of the link `index`.
 pub fn rename_removed(index: u32) -> Change {
-    LinkChange { name: Some(&format!("trx{index}")), ..LinkChange::default() }.request(index).or_absent()
+    LinkChange { name: Some(&format!("{REMOVED}{index}")), ..LinkChange::default() }
+        .request(index)
+        .or_absent()
 }
 
 /// Removes the link `index` after a while, on a thread of its own, unless its namespace takes it along before.
@@ -73,20 +77,28 @@ pub fn remove_later(mut host: Route, index: u32) -> std::io::Result<()> {
     std::thread::Builder::new().name("veth-removal".to_owned()).stack_size(128 << 10).spawn(removal).map(drop)
 }
 
-/// Removes every marked link of `network` that belongs to none of `valid`.
-pub fn remove_unmarked(request: &Request) -> Result<(), CniError> {
+/// Removes every marked link of `network` that belongs to none of `valid`. Links of Pods begin with `prefix`: those of another
+/// Trine on this machine, whose network has the same name, are not ours to judge.
+pub fn remove_unmarked(request: &Request, prefix: &str) -> Result<(), CniError> {
     let valid = request.valid_attachments()?;
-    let ours = format!("trine-cni {} ", request.network);
     let kept: Vec<String> = valid.iter().map(|id| alias(&request.network, id)).collect();
     let mut host = Route::open()?;
     let stale: Vec<_> = host
         .links()?
         .into_iter()
-        .filter(|link| link.alias.as_ref().is_some_and(|a| a.starts_with(&ours) && !kept.contains(a)))
+        .filter(|link| {
+            let alias = link.alias.as_deref().unwrap_or_default();
+            is_stale(&link.name, alias, prefix, &request.network, &kept)
+        })
         .inspect(|link| tracing::info!(link = link.name, alias = link.alias, "stale link is removed"))
         .map(|link| Change::del_link(&link).or_absent())
         .collect();
     Ok(host.run(&stale)?)
+}
+
+fn is_stale(name: &str, alias: &str, prefix: &str, network: &str, kept: &[String]) -> bool {
+    let ours = name.starts_with(prefix) || name.starts_with(REMOVED);
+    ours && alias.starts_with(&format!("trine-cni {network} ")) && !kept.iter().any(|k| k == alias)
 }
 
 /// The words for a veth that could not be made.
@@ -138,6 +150,24 @@ pub const fn link_local_gateway(v6: bool) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_of_another_trine_are_not_judged() {
+        let id = |c: &str| AttachmentId { container_id: c.to_owned(), ifname: "eth0".to_owned() };
+        let (lives, gone) = (alias("trine", &id("lives")), alias("trine", &id("gone")));
+        let kept = [lives.clone()];
+        let rows = [
+            ("tr0a1b2cx", lives.as_str(), false),
+            ("tr0a1b2cy", &gone, true),
+            ("trffffffy", &gone, false),
+            ("trx7", "trine-cni trine  ", true),
+            ("tr0a1b2cz", "", false),
+            ("tr0a1b2cz", "trine-cni other gone eth0", false),
+        ];
+        for (name, alias, stale) in rows {
+            assert_eq!(is_stale(name, alias, "tr0a1b2c", "trine", &kept), stale, "{name} {alias}");
+        }
+    }
 
     #[test]
     fn names_are_short_steady_and_differ() {

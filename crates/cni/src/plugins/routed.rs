@@ -40,6 +40,13 @@ struct Config {
     host_interface_prefix: Option<String>,
 }
 
+impl Config {
+    /// What the host's links begin with.
+    fn prefix(&self) -> String {
+        self.host_interface_prefix.clone().unwrap_or_else(|| format!("tr{}", self.instance))
+    }
+}
+
 /// One attachment of the network.
 struct Pod<'a> {
     request: &'a Request,
@@ -59,7 +66,7 @@ fn ipam(request: &Request) -> Result<Ipam<'_>, CniError> {
 impl<'a> Pod<'a> {
     fn of(request: &'a Request) -> Result<Self, CniError> {
         let config: Config = request.config()?;
-        let prefix = config.host_interface_prefix.unwrap_or_else(|| format!("tr{}", config.instance));
+        let prefix = config.prefix();
         let id = request.attachment();
         let host_name = links::host_name(&prefix, &request.network, &id)?;
         Ok(Self { request, id, mtu: config.mtu, host_name, ipam: ipam(request)? })
@@ -254,7 +261,7 @@ impl Plugin for Routed {
     }
 
     fn gc(&self, request: &Request) -> Result<(), CniError> {
-        let links = links::remove_unmarked(request);
+        let links = request.config::<Config>().and_then(|c| links::remove_unmarked(request, &c.prefix()));
         CniError::all(links.err().into_iter().chain(ipam(request)?.ask(Command::Gc).err()).collect())
     }
 
