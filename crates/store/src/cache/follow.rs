@@ -1,10 +1,10 @@
 //! The task that applies the feed.
 
+use super::horizon::Horizon;
 use super::object::{Decode, Event, Object, Past};
 use super::resource::{Count, Prefix};
 use crate::store::{Change, Feed, Store, StoreError};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ pub struct Cache {
 struct Inner {
     prefixes: RwLock<HashMap<String, Arc<Prefix>>>,
     decode: Box<Decode>,
-    shown: Arc<AtomicU64>,
+    horizon: Arc<Horizon>,
     progress: watch::Sender<u64>,
     forgotten: u64,
 }
@@ -35,7 +35,7 @@ impl Cache {
         let inner = Inner {
             prefixes: RwLock::default(),
             decode,
-            shown: Arc::default(),
+            horizon: Arc::default(),
             progress: watch::Sender::new(0),
             forgotten: snapshot.compacted,
         };
@@ -52,7 +52,7 @@ impl Cache {
             inner.apply(&batch[split..]);
             inner.show(batch.revision);
         }
-        let shown = inner.shown.load(Ordering::Acquire).max(snapshot.revision);
+        let shown = inner.horizon.shown().max(snapshot.revision);
         inner.show(shown);
         let inner = Arc::new(inner);
         let task = tokio::spawn(follow(inner.clone(), feed));
@@ -68,7 +68,7 @@ impl Cache {
     /// The newest revision up to which everything is here.
     #[must_use]
     pub fn revision(&self) -> u64 {
-        self.inner.shown.load(Ordering::Acquire)
+        self.inner.horizon.shown()
     }
 
     /// Waits until a revision is shown; `false` if it is not within the time.
@@ -125,7 +125,7 @@ impl Inner {
         let known = self.prefixes.read().unwrap_or_else(PoisonError::into_inner).get(prefix).cloned();
         known.unwrap_or_else(|| {
             let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
-            let fresh = || Arc::new(Prefix::new(self.forgotten, self.shown.clone()));
+            let fresh = || Arc::new(Prefix::new(self.forgotten, self.horizon.clone()));
             prefixes.entry(prefix.to_owned()).or_insert_with(fresh).clone()
         })
     }
@@ -162,10 +162,13 @@ impl Inner {
                 prefix.apply(object, change.revision, change.deleted, change.at);
             }
         }
+        if let Some(last) = changes.last() {
+            self.horizon.note(last.revision, last.at);
+        }
     }
 
     fn show(&self, revision: u64) {
-        self.shown.store(revision, Ordering::Release);
+        self.horizon.show(revision);
         self.progress.send_replace(revision);
     }
 

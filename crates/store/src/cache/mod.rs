@@ -6,11 +6,13 @@
 //! - [`object`] an object's canonical bytes with what selectors look at
 //! - [`resource`] all objects under one prefix: lists now or at a revision, and watches
 //! - [`history`] recent events, to start a watch in the past and to list the past
+//! - [`horizon`] from which revision on the whole past is promised
 //! - [`watcher`] one client's queue of events, and which clients an event may concern
 //! - [`follow`] the task that applies the feed: [`Cache`]
 
 pub mod follow;
 pub mod history;
+pub mod horizon;
 pub mod object;
 pub mod resource;
 pub mod watcher;

@@ -1,11 +1,11 @@
 //! All objects under one prefix.
 
 use super::history::History;
+use super::horizon::Horizon;
 use super::object::{Event, Object, Past};
 use super::watcher::{Interest, Watch, Watchers};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Why a list is impossible.
@@ -102,7 +102,7 @@ pub struct Listed {
 /// The objects of one resource.
 pub struct Prefix {
     state: RwLock<State>,
-    shown: Arc<AtomicU64>,
+    horizon: Arc<Horizon>,
 }
 
 struct State {
@@ -112,10 +112,10 @@ struct State {
 }
 
 impl Prefix {
-    pub(super) fn new(forgotten: u64, shown: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(forgotten: u64, horizon: Arc<Horizon>) -> Self {
         let history = History::after(forgotten);
         let state = State { objects: BTreeMap::new(), history, watchers: Watchers::default() };
-        Self { state: RwLock::new(state), shown }
+        Self { state: RwLock::new(state), horizon }
     }
 
     /// The object under a key.
@@ -166,8 +166,11 @@ impl Prefix {
     /// [`ListError::Expired`]
     pub fn list_at(&self, part: &Part<'_>, revision: u64) -> Result<Listed, ListError> {
         self.read(|state| {
-            let oldest = state.history.forgotten();
+            let oldest = state.history.forgotten().max(self.horizon.oldest());
             let expired = ListError::Expired { asked: revision, oldest };
+            if revision < oldest {
+                return Err(expired);
+            }
             if state.history.since(revision).ok_or(expired)?.next().is_none() {
                 return Ok(part.of(&state.objects, revision));
             }
@@ -236,7 +239,7 @@ impl Prefix {
 
     /// Everything shown is applied here, and perhaps a little more.
     fn revision(&self, state: &State) -> u64 {
-        self.shown.load(Ordering::Acquire).max(state.history.newest())
+        self.horizon.shown().max(state.history.newest())
     }
 
     fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
