@@ -13,7 +13,7 @@ const LONG: usize = 500;
 /// Hard limit: longer ones are an error.
 const TOO_LONG: usize = 800;
 /// The rooms from top to bottom; a crate may use those below it.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 19] = [
     "trine",
     "trine-why",
     "trine-apiserver",
@@ -25,6 +25,7 @@ const ORDER: [&str; 18] = [
     "trine-images",
     "trine-cni",
     "trine-proxy",
+    "trine-dns",
     "trine-csi-driver",
     "trine-contracts",
     "trine-typed",
@@ -34,7 +35,7 @@ const ORDER: [&str; 18] = [
     "trine-ledger",
 ];
 /// The parts: `trine` alone wires them, they never use one another.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "trine-apiserver",
     "trine-scheduler",
     "trine-controllers",
@@ -42,6 +43,7 @@ const PARTS: [&str; 8] = [
     "trine-kubelet",
     "trine-cri",
     "trine-proxy",
+    "trine-dns",
     "trine-csi-driver",
 ];
 /// Those that work under a foreign kubelet, and what they must not see.

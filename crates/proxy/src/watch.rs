@@ -1,18 +1,14 @@
 //! Watches Services and EndpointSlices, and keeps the engine going.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
+use trine_typed::feed::{Change, Feed};
 use trine_typed::k8s_openapi::api::core::v1::Service;
 use trine_typed::k8s_openapi::api::discovery::v1::EndpointSlice;
-use trine_typed::kube::runtime::watcher::{self, Event};
-use trine_typed::kube::runtime::{WatchStreamExt, watcher as watch};
-use trine_typed::kube::{Api, Client, ResourceExt};
+use trine_typed::kube::{Client, ResourceExt};
 
 use crate::config::Config;
 use crate::engine::Engine;
@@ -36,10 +32,8 @@ const TRACED_PODS: usize = 16;
 /// [`ProxyError`] if the kernel's side cannot be opened, or a watch ends by itself.
 pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), ProxyError> {
     let mut engine = blocking(move || Engine::new(config)).await??;
-    let services = watch(Api::<Service>::all(client.clone()), watcher::Config::default()).default_backoff();
-    let slices = watch(Api::<EndpointSlice>::all(client), watcher::Config::default()).default_backoff();
-    let mut services = Feed::new(services);
-    let mut slices = Feed::new(slices);
+    let mut services = Feed::<Service>::all(client.clone());
+    let mut slices = Feed::<EndpointSlice>::all(client);
     let mut next_verify = Instant::now();
     let mut work: Option<Instant> = None;
     let mut wait = RETRY;
@@ -69,15 +63,13 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
                     }
                 }
             }
-            event = services.next() => {
-                let event = event.ok_or(ProxyError::WatchEnded { kind: "Services" })?;
-                services.apply(event, &mut engine.model);
-                work = wake(work, services.listed && slices.listed);
+            change = services.next() => {
+                service(change.ok_or(ProxyError::WatchEnded { kind: "Services" })?, &mut engine.model);
+                work = wake(work, services.listed() && slices.listed());
             }
-            event = slices.next() => {
-                let event = event.ok_or(ProxyError::WatchEnded { kind: "EndpointSlices" })?;
-                slices.apply(event, &mut engine.model);
-                work = wake(work, services.listed && slices.listed);
+            change = slices.next() => {
+                slice(change.ok_or(ProxyError::WatchEnded { kind: "EndpointSlices" })?, &mut engine.model);
+                work = wake(work, services.listed() && slices.listed());
             }
         }
     }
@@ -150,71 +142,26 @@ fn step(detail: &str, pod: Option<&str>) -> tracing::Span {
     )
 }
 
-/// How objects of one kind enter the model.
-trait Kind: ResourceExt + Send + 'static {
-    fn set(&self, key: ServiceKey, model: &mut Model);
-    fn forget(key: ServiceKey, model: &mut Model);
-    fn keep(listed: &BTreeSet<ServiceKey>, model: &mut Model);
-    const NAME: &'static str;
+fn key((namespace, name): &(String, String)) -> ServiceKey {
+    ServiceKey::new(namespace, name)
 }
 
-impl Kind for Service {
-    fn set(&self, key: ServiceKey, model: &mut Model) {
-        model.set_service(key, ServiceSpec::from_api(self));
-    }
-    fn forget(key: ServiceKey, model: &mut Model) {
-        model.set_service(key, None);
-    }
-    fn keep(listed: &BTreeSet<ServiceKey>, model: &mut Model) {
-        model.keep_services(listed);
-    }
-    const NAME: &'static str = "Services";
+fn key_of(object: &impl ResourceExt) -> ServiceKey {
+    ServiceKey::new(&object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-impl Kind for EndpointSlice {
-    fn set(&self, key: ServiceKey, model: &mut Model) {
-        model.set_slice(key, SliceSpec::from_api(self));
+fn service(change: Change<Service>, model: &mut Model) {
+    match change {
+        Change::Is(service) => model.set_service(key_of(&*service), ServiceSpec::from_api(&service)),
+        Change::Gone(gone) => model.set_service(key(&gone), None),
+        Change::Only(listed) => model.keep_services(&listed.iter().map(key).collect()),
     }
-    fn forget(key: ServiceKey, model: &mut Model) {
-        model.set_slice(key, None);
-    }
-    fn keep(listed: &BTreeSet<ServiceKey>, model: &mut Model) {
-        model.keep_slices(listed);
-    }
-    const NAME: &'static str = "EndpointSlices";
 }
 
-/// The watch of one kind. A new list replaces the old one only when it is complete.
-struct Feed<K> {
-    stream: BoxStream<'static, watcher::Result<Event<K>>>,
-    listing: BTreeSet<ServiceKey>,
-    listed: bool,
-}
-
-impl<K: Kind> Feed<K> {
-    fn new(stream: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static) -> Self {
-        Self { stream: stream.boxed(), listing: BTreeSet::new(), listed: false }
-    }
-
-    async fn next(&mut self) -> Option<watcher::Result<Event<K>>> {
-        self.stream.next().await
-    }
-
-    fn apply(&mut self, event: watcher::Result<Event<K>>, model: &mut Model) {
-        let key = |object: &K| ServiceKey::new(&object.namespace().unwrap_or_default(), &object.name_any());
-        match event {
-            Ok(Event::Init) => self.listing.clear(),
-            Ok(Event::InitApply(object)) => {
-                self.listing.insert(key(&object));
-                object.set(key(&object), model);
-            }
-            Ok(Event::InitDone) => {
-                K::keep(&std::mem::take(&mut self.listing), model);
-                self.listed = true;
-            }
-            Ok(Event::Apply(object)) => object.set(key(&object), model),
-            Ok(Event::Delete(object)) => K::forget(key(&object), model),
-            Err(error) => tracing::debug!(kind = K::NAME, %error, "watch interrupted"),
-        }
+fn slice(change: Change<EndpointSlice>, model: &mut Model) {
+    match change {
+        Change::Is(slice) => model.set_slice(key_of(&*slice), SliceSpec::from_api(&slice)),
+        Change::Gone(gone) => model.set_slice(key(&gone), None),
+        Change::Only(listed) => model.keep_slices(&listed.iter().map(key).collect()),
     }
 }

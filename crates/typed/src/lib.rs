@@ -6,6 +6,7 @@
 //! - [`client`] a client over TLS from a kubeconfig
 //! - [`event`] posting an Event as the parts of Kubernetes do
 //! - [`leader`] one of several takes the lead
+//! - [`feed`] a watch as changes to a picture that somebody else keeps
 //! - [`instances`] generic code that is compiled once for all rooms
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`conditions`] setting a status condition
@@ -16,6 +17,7 @@ pub mod chain;
 pub mod client;
 pub mod conditions;
 pub mod event;
+pub mod feed;
 pub mod instances;
 pub mod leader;
 pub mod mirror;
