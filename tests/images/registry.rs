@@ -45,3 +45,53 @@ fn images_come_from_a_registry_by_tag_and_digest_and_from_an_archive() {
         cluster.trine(&["image", "pull", &format!("{}/no/such:1", registry.address)]).expect_failure();
     assert!(unknown.contains("no/such") && unknown.to_lowercase().contains("unknown"), "{unknown}");
 }
+
+#[test]
+fn an_image_made_of_a_folder_comes_by_way_of_a_mirror_under_its_own_name() {
+    const TEST: &str = "an_image_made_of_a_folder_comes_by_way_of_a_mirror_under_its_own_name";
+    let tools = ["docker-registry", "skopeo", "busybox"];
+    if !trine_kernel::testing::root(TEST) || !tools.iter().all(|t| trine_kernel::testing::program(TEST, t)) {
+        return;
+    }
+    const NAME: &str = "registry.k8s.io/made/app:1";
+    let registry = Registry::start();
+    let cluster = Cluster::prepared();
+    let path = |name: &str| registry.dir().join(name).display().to_string();
+    std::fs::create_dir_all(path("tree/bin")).expect("a folder");
+    std::fs::copy("/bin/busybox", path("tree/bin/busybox")).expect("busybox is copied");
+    let config = r#"{"Entrypoint": ["/bin/busybox"], "User": "7", "Paths": {"/bin": {"uid": 7}}}"#;
+    std::fs::write(path("config.json"), config).expect("settings");
+    let build = |output: &str| {
+        let words = [
+            "image",
+            "build",
+            &path("tree"),
+            "--config",
+            &path("config.json"),
+            "--tag",
+            NAME,
+            "--output",
+            output,
+        ];
+        cluster.trine(&words).expect_ok()
+    };
+    let built = build(&path("app.tar"));
+    assert_eq!(build(&path("again.tar")), built);
+    let digest = registry.push(&format!("oci-archive:{}", path("app.tar")), "made/app:1");
+    assert!(built.trim().ends_with(&digest), "{built}: {digest}");
+
+    let hosts = cluster.dir().join("registries/registry.k8s.io");
+    std::fs::create_dir_all(&hosts).expect("a folder");
+    std::fs::write(hosts.join("hosts.toml"), format!("server = 'http://{}'", registry.address))
+        .expect("a file");
+    cluster.start();
+    let _ = cluster.apply(&pod("mirrored", NAME)).expect_ok();
+    let status = cluster.wait_running("mirrored")["status"]["containerStatuses"][0].clone();
+    assert_eq!(status["image"], NAME);
+    assert!(status["imageID"].as_str().unwrap_or_default().contains("sha256:"), "{status}");
+    let user = cluster.trine(&["exec", "mirrored", "--", "/bin/busybox", "id", "-u"]).expect_ok();
+    assert_eq!(user.trim(), "7");
+    std::fs::write(hosts.join("hosts.toml"), "server = [").expect("a file");
+    let broken = cluster.trine(&["image", "pull", "registry.k8s.io/made/app:2"]).expect_failure();
+    assert!(broken.contains("registry.k8s.io/hosts.toml"), "{broken}");
+}

@@ -67,7 +67,16 @@ impl Registry {
         let file = digest.display().to_string();
         tool(
             "skopeo",
-            &["copy", "--insecure-policy", "--dest-tls-verify=false", "--digestfile", &file, image, &to],
+            &[
+                "copy",
+                "--insecure-policy",
+                "--preserve-digests",
+                "--dest-tls-verify=false",
+                "--digestfile",
+                &file,
+                image,
+                &to,
+            ],
         );
         std::fs::read_to_string(digest).expect("a digest").trim().to_owned()
     }

@@ -26,7 +26,7 @@ mod step;
 mod store;
 mod unpack;
 
-pub use build::BuildSpec;
+pub use build::{BuildSpec, Built, Look};
 pub use error::{Fault, ImageError};
 pub use image::{Image, ImageConfig};
 pub use import::ArchiveError;

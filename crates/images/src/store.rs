@@ -19,6 +19,9 @@ pub struct Registries {
     pub insecure: Vec<String>,
     /// Certificates (PEM) that are trusted beside the machine's own.
     pub extra_roots: Vec<Vec<u8>>,
+    /// Where `<registry>/hosts.toml` names mirrors and moves registries, in containerd's form. It is read at each pull, and
+    /// need not be there.
+    pub hosts_dir: Option<PathBuf>,
 }
 
 /// How a store works.

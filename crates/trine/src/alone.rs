@@ -20,7 +20,7 @@ pub async fn cri(args: &CriArgs) -> anyhow::Result<()> {
     let _lock = daemon::claim(&layout)?;
     let (identity, _ranges) = Identity::claim(&layout)?;
     builtin::write_network(&layout, &identity)?;
-    let mut config = up::cri_config(&layout, &identity);
+    let mut config = up::cri_config(&layout, &identity, &args.registries);
     if let Some(endpoint) = &args.endpoint {
         config.socket = path_of(endpoint)?;
     }

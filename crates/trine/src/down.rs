@@ -8,6 +8,7 @@ use crate::cli::args::DownArgs;
 use crate::identity::Identity;
 use crate::layout::{DEFAULT_DATA_DIR, Layout};
 use crate::leftovers::leftovers;
+use crate::registries::RegistryArgs;
 use crate::{daemon, up};
 
 /// Runs the command.
@@ -45,7 +46,9 @@ pub async fn tear_down(layout: &Layout, purge: bool) -> Vec<String> {
         let mut failed = |plane: &str, error: &dyn std::error::Error| {
             problems.push(format!("{plane}: {}", trine_typed::chain::display(error)));
         };
-        if let Err(error) = trine_cri::teardown(&up::cri_config(layout, identity)).await {
+        if let Err(error) =
+            trine_cri::teardown(&up::cri_config(layout, identity, &RegistryArgs::default())).await
+        {
             failed("cri", &error);
         }
         let pool = layout.pool();

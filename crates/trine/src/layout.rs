@@ -103,6 +103,12 @@ impl Layout {
         self.root.join("cni/state")
     }
 
+    /// Mirrors and settings of registries, when no other folder is named.
+    #[must_use]
+    pub fn registries(&self) -> PathBuf {
+        self.or_inside("/etc/containerd/certs.d", "registries")
+    }
+
     /// The kubelet's root.
     #[must_use]
     pub fn kubelet(&self) -> PathBuf {
@@ -162,7 +168,8 @@ mod tests {
         assert_eq!(default.cni_conf(), Path::new("/etc/cni/net.d"));
         assert_eq!(default.kubelet(), Path::new("/var/lib/kubelet"));
         let other = Layout::new(Path::new("/tmp/t")).unwrap();
-        for path in [other.cni_conf(), other.cni_bin(), other.kubelet(), other.pod_logs()] {
+        for path in [other.cni_conf(), other.cni_bin(), other.registries(), other.kubelet(), other.pod_logs()]
+        {
             assert!(path.starts_with("/tmp/t"), "{}", path.display());
         }
     }

@@ -15,6 +15,7 @@ mod leftovers;
 mod once;
 mod planes;
 mod program;
+mod registries;
 mod steps;
 mod storage;
 mod up;

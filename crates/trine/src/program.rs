@@ -5,19 +5,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use trine_images::{BuildSpec, Image, ImageStore};
+use trine_images::BuildSpec;
 
-/// Builds an image of `files` (source, place in the image) and the libraries of those that are programs. Without an
+/// An image of `files` (source, place in the image) and the libraries of those that are programs. Without an
 /// `entrypoint` the first file is it.
 ///
 /// # Errors
-/// If a library is missing on this machine, or the image store refuses.
-pub fn build_image(
-    store: &ImageStore,
+/// If a library is missing on this machine.
+pub fn spec(
     reference: &str,
     files: &[(PathBuf, PathBuf)],
     entrypoint: Vec<String>,
-) -> anyhow::Result<Image> {
+) -> anyhow::Result<BuildSpec> {
     let place = |path: &Path| path.display().to_string();
     let mut all: Vec<(PathBuf, String)> = files.iter().map(|(from, to)| (from.clone(), place(to))).collect();
     let mut libraries = BTreeSet::new();
@@ -27,8 +26,7 @@ pub fn build_image(
     all.extend(libraries.into_iter().map(|path| (path.clone(), place(&path))));
     let first = files.first().map(|(_, to)| to.display().to_string());
     let entrypoint = if entrypoint.is_empty() { first.into_iter().collect() } else { entrypoint };
-    let spec = BuildSpec { reference: reference.to_owned(), files: all, entrypoint, ..BuildSpec::default() };
-    Ok(store.build(&spec)?)
+    Ok(BuildSpec { reference: reference.to_owned(), files: all, entrypoint, ..BuildSpec::default() })
 }
 
 /// The ELF interpreter and the shared libraries of a program, transitively; nothing for a static program or a file that

@@ -17,6 +17,7 @@ use crate::identity::{self, Identity, Reservation};
 use crate::layout::Layout;
 use crate::once::once;
 use crate::planes::{Plane, Planes};
+use crate::registries::RegistryArgs;
 use crate::storage::StoreArgs;
 use crate::{builtin, daemon};
 
@@ -44,7 +45,12 @@ impl Cluster {
     ///
     /// # Errors
     /// If the data dir is in use, or the API server cannot start. The other planes are supervised.
-    pub async fn start(layout: Layout, audit: AuditConfig, store: &StoreArgs) -> anyhow::Result<Self> {
+    pub async fn start(
+        layout: Layout,
+        audit: AuditConfig,
+        store: &StoreArgs,
+        registries: &RegistryArgs,
+    ) -> anyhow::Result<Self> {
         let lock = daemon::claim(&layout)?;
         let (mut identity, mut reservations) = Identity::claim(&layout)?;
         let node_ip = identity::node_ip()?;
@@ -66,7 +72,7 @@ impl Cluster {
             _reservations: reservations,
         };
         builtin::write_network(&cluster.layout, &cluster.identity)?;
-        cluster.start_node(&planes, node_ip)?;
+        cluster.start_node(&planes, node_ip, registries)?;
         cluster.start_control(&planes, node_ip, !store.embedded())?;
         builtin::apply_objects(&cluster.client).await?;
         Ok(cluster)
@@ -125,8 +131,13 @@ impl Cluster {
         Ok(())
     }
 
-    fn start_node(&mut self, planes: &Planes, node_ip: IpAddr) -> anyhow::Result<()> {
-        let config = cri_config(&self.layout, &self.identity);
+    fn start_node(
+        &mut self,
+        planes: &Planes,
+        node_ip: IpAddr,
+        registries: &RegistryArgs,
+    ) -> anyhow::Result<()> {
+        let config = cri_config(&self.layout, &self.identity, registries);
         self.planes.push(planes.run("cri", move |stop| trine_cri::serve(config.clone(), stop)));
         let config = csi_driver_config(&self.layout, &self.identity);
         self.planes.push(planes.run("csi-driver", move |stop| trine_csi_driver::serve(config.clone(), stop)));
@@ -219,7 +230,7 @@ async fn start_api(
 
 /// The runtime's settings for a data dir.
 #[must_use]
-pub fn cri_config(layout: &Layout, identity: &Identity) -> trine_cri::Config {
+pub fn cri_config(layout: &Layout, identity: &Identity, registries: &RegistryArgs) -> trine_cri::Config {
     trine_cri::Config {
         socket: layout.cri_socket(),
         state_dir: layout.cri_state(),
@@ -228,6 +239,7 @@ pub fn cri_config(layout: &Layout, identity: &Identity) -> trine_cri::Config {
         cni_bin_dirs: vec![layout.cni_bin()],
         cni_state_dir: layout.cni_state(),
         instance: identity.instance.clone(),
+        images: registries.options(layout),
         ..trine_cri::Config::default()
     }
 }
@@ -317,7 +329,7 @@ fn audit(args: &UpArgs) -> AuditConfig {
 pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let since = Instant::now();
-    let cluster = Cluster::start(layout, audit(args), &args.store).await?;
+    let cluster = Cluster::start(layout, audit(args), &args.store, &args.registries).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
         Ok(()) => eprintln!("node {} Ready after {:.2?}", cluster.identity.node, since.elapsed()),
@@ -362,6 +374,7 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg("--data-dir").arg(layout.root()).args(args.store.words());
+    command.args(args.registries.words());
     // The daemon's own folder is another one.
     for (word, file) in [("--audit-log", &args.audit_log), ("--audit-policy", &args.audit_policy)] {
         if let Some(file) = file {

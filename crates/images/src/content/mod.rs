@@ -5,5 +5,5 @@ mod digest;
 mod session;
 
 pub(crate) use blobs::Blobs;
-pub(crate) use digest::{Digest, HashingReader};
+pub(crate) use digest::{Digest, Hasher, HashingReader};
 pub(crate) use session::{Session, Staged};

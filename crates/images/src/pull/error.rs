@@ -55,6 +55,23 @@ pub enum RegistryError {
         /// What is wrong with it.
         why: String,
     },
+    /// What is said of a registry's hosts cannot be used.
+    #[error("{path}: {why}")]
+    Hosts {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// None of the hosts that were tried has it.
+    #[error("none of its hosts has it: {}", each(tried))]
+    Everywhere {
+        /// The hosts in their order with what each said; never none.
+        tried: Vec<(String, RegistryError)>,
+    },
+    /// No host may be asked.
+    #[error("no host of this registry may be asked: its hosts.toml allows none of them to resolve and pull")]
+    NoHost,
     /// No client could be made: no certificates to trust, most likely.
     #[error("cannot set up TLS (are the machine's CA certificates installed?)")]
     Tls {
@@ -73,7 +90,19 @@ impl RegistryError {
             Self::Status { .. } | Self::Protocol { .. } => Fault::Invalid,
             Self::Unauthorized { .. } => Fault::Unauthorized,
             Self::Stalled { .. } => Fault::Timeout,
+            Self::Hosts { .. } | Self::NoHost => Fault::Invalid,
+            // The last one is the registry itself.
+            Self::Everywhere { tried } => tried.last().map_or(Fault::NotFound, |(_, error)| error.fault()),
             Self::Tls { .. } => Fault::Internal,
+        }
+    }
+
+    /// The error for what several hosts said; of one, that one's.
+    pub(crate) fn of_several(mut tried: Vec<(String, Self)>) -> Self {
+        match tried.len() {
+            0 => Self::NoHost,
+            1 => tried.remove(0).1,
+            _ => Self::Everywhere { tried },
         }
     }
 
@@ -85,6 +114,20 @@ impl RegistryError {
             _ => Self::Status { url, status, message },
         }
     }
+}
+
+/// What each host said, with causes.
+fn each(tried: &[(String, RegistryError)]) -> String {
+    let one = |(host, error): &(String, RegistryError)| {
+        let mut text = format!("{host}: {error}");
+        let mut next = std::error::Error::source(error);
+        while let Some(cause) = next {
+            text = format!("{text}: {cause}");
+            next = cause.source();
+        }
+        text
+    };
+    tried.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 #[derive(Deserialize)]

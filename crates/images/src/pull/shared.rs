@@ -7,9 +7,10 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use tracing::Instrument;
 
+use super::auth::Auth;
 use super::layer::{self, Wanted};
 use super::manifest::{self, Resolved};
-use super::registry::{Auth, Registry};
+use super::registry::Registry;
 use crate::error::ImageError;
 use crate::image::{self, Image};
 use crate::name::ImageName;
@@ -68,9 +69,11 @@ async fn pull(inner: Arc<Inner>, name: ImageName, auth: Option<Auth>) -> Result<
 
 async fn pull_quietly(inner: Arc<Inner>, name: ImageName, auth: Option<Auth>) -> Result<Image, ImageError> {
     let options = inner.options.clone();
-    let registry =
-        Registry::new(&name, auth, &options.registries, options.progress_timeout).map_err(|source| {
-            ImageError::Pull { image: name.to_string(), registry: name.registry().to_owned(), source }
+    let registry = Registry::new(&name, auth.as_ref(), &options.registries, options.progress_timeout)
+        .map_err(|source| ImageError::Pull {
+            image: name.to_string(),
+            registry: name.registry().to_owned(),
+            source,
         })?;
     let registry = Arc::new(registry);
     let resolved = manifest::resolve(&registry, &name, |digest| inner.blobs.get(digest)).await?;

@@ -126,8 +126,12 @@ pub struct Shop {
 
 impl Shop {
     pub fn new() -> Self {
+        Self::with(|_| Options::default())
+    }
+
+    pub fn with(options: impl FnOnce(&Path) -> Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = ImageStore::open(dir.path().join("images"), Options::default()).unwrap();
+        let store = ImageStore::open(dir.path().join("images"), options(dir.path())).unwrap();
         Self { dir, store }
     }
 

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it should do")]
 
+mod build;
 mod files;
 mod foreign;
 mod hostile;
 mod made;
+mod mirrors;
 mod processes;
 mod registry;
 mod roots;

@@ -213,9 +213,7 @@ async fn a_token_is_fetched_where_the_registry_says() {
     open.push("app", "1", &layers()).await;
     // The same data behind a door with tokens.
     let registry = Serving::start(Door::Token);
-    let copied =
-        std::process::Command::new("cp").arg("-a").arg(open.data.join(".")).arg(&registry.data).status();
-    assert!(copied.unwrap().success());
+    registry.copy_from(&open);
     let name = format!("{}/app:1", registry.host);
     let wrong = Auth::Basic { username: USER.0.into(), password: "wrong".into() };
     let error = shop.store.pull(&name, Some(wrong)).await.unwrap_err();

@@ -36,6 +36,8 @@ pub enum Door {
     Open,
     Password,
     Token,
+    /// Anybody, over TLS, with this certificate and key.
+    Tls(PathBuf, PathBuf),
 }
 
 impl Serving {
@@ -46,9 +48,15 @@ impl Serving {
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let auth = auth(&door, dir.path());
+            let tls = match &door {
+                Door::Tls(certificate, key) => {
+                    format!(", tls: {{certificate: {}, key: {}}}", certificate.display(), key.display())
+                }
+                _ => String::new(),
+            };
             let text = format!(
                 "version: 0.1\nlog: {{level: error}}\nstorage:\n  filesystem: {{rootdirectory: {}}}\n  delete: {{enabled: true}}\n\
-                 http: {{addr: '127.0.0.1:{port}'}}\n{auth}",
+                 http: {{addr: '127.0.0.1:{port}'{tls}}}\n{auth}",
                 data.display()
             );
             let file = dir.path().join("registry.yml");
@@ -123,6 +131,12 @@ impl Serving {
         (digest, blobs)
     }
 
+    /// Takes over all that another registry has.
+    pub fn copy_from(&self, other: &Self) {
+        let copied = Command::new("cp").arg("-a").arg(other.data.join(".")).arg(&self.data).status();
+        assert!(copied.unwrap().success());
+    }
+
     /// Where the registry keeps a blob.
     pub fn blob_file(&self, digest: &str) -> PathBuf {
         let hex = digest.trim_start_matches("sha256:");
@@ -140,7 +154,7 @@ fn client() -> reqwest::Client {
 
 fn auth(door: &Door, dir: &Path) -> String {
     match door {
-        Door::Open => String::new(),
+        Door::Open | Door::Tls(..) => String::new(),
         Door::Password => {
             let file = dir.join("htpasswd");
             std::fs::write(&file, HTPASSWD).unwrap();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::layout::DEFAULT_DATA_DIR;
+use crate::registries::RegistryArgs;
 use crate::storage::StoreArgs;
 use crate::web::WebArgs;
 
@@ -106,6 +107,9 @@ pub struct UpArgs {
     /// What is noted: a Policy of audit.k8s.io/v1; without it who, what and when of everything
     #[arg(long, value_name = "FILE", requires = "audit_log")]
     pub audit_policy: Option<PathBuf>,
+    /// Where images come from
+    #[command(flatten)]
+    pub registries: RegistryArgs,
     /// Which store
     #[command(flatten)]
     pub store: StoreArgs,
@@ -117,6 +121,9 @@ pub struct CriArgs {
     /// The socket, `unix:///...`; D/run/cri.sock when left out
     #[arg(long)]
     pub endpoint: Option<String>,
+    /// Where images come from
+    #[command(flatten)]
+    pub registries: RegistryArgs,
     /// Where the runtime's files are
     #[command(flatten)]
     pub data_dir: DataDir,
@@ -274,6 +281,9 @@ pub enum ImageCommand {
     Pull {
         /// name:tag or name@digest
         reference: String,
+        /// Where images come from
+        #[command(flatten)]
+        registries: RegistryArgs,
         /// Where the cluster's files are
         #[command(flatten)]
         data_dir: DataDir,
@@ -300,21 +310,31 @@ pub enum ImageCommand {
         #[command(flatten)]
         data_dir: DataDir,
     },
-    /// Make an image of one layer out of programs of this machine, with the shared libraries that they need
-    Build {
-        /// The image's name
-        #[arg(short, long)]
-        tag: String,
-        /// source, or source:target
-        #[arg(required = true)]
-        files: Vec<String>,
-        /// The command of its containers; the first file when left out
-        #[arg(long)]
-        entrypoint: Vec<String>,
-        /// Where the cluster's files are
-        #[command(flatten)]
-        data_dir: DataDir,
-    },
+    /// Make an image of one layer, the same each time: of a folder, or of programs with the shared libraries that they need
+    Build(BuildArgs),
+}
+
+/// Words of `image build`.
+#[derive(Debug, Clone, Args)]
+pub struct BuildArgs {
+    /// The image's name
+    #[arg(short, long)]
+    pub tag: String,
+    /// A folder that becomes the root, or programs: source, or source:target
+    #[arg(required = true, value_name = "DIR|FILE")]
+    pub sources: Vec<String>,
+    /// Settings of a folder's image: the JSON of OCI's config section, with Paths for owners and modes
+    #[arg(long, value_name = "FILE", conflicts_with = "entrypoint")]
+    pub config: Option<PathBuf>,
+    /// The command of its containers; the first file when left out
+    #[arg(long)]
+    pub entrypoint: Vec<String>,
+    /// Write an OCI archive instead of putting the image among the node's
+    #[arg(short, long, value_name = "ARCHIVE")]
+    pub output: Option<PathBuf>,
+    /// Where the cluster's files are
+    #[command(flatten)]
+    pub data_dir: DataDir,
 }
 
 /// Words of `snapshot`.

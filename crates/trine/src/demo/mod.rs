@@ -26,6 +26,7 @@ use crate::cli::args::DemoArgs;
 use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::leftovers::leftovers;
+use crate::registries::RegistryArgs;
 use crate::storage::StoreArgs;
 use crate::up::Cluster;
 use crate::{down, program, steps};
@@ -73,7 +74,9 @@ fn temporary() -> anyhow::Result<Layout> {
 
 async fn play(layout: Layout, show: &Show) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let cluster = Cluster::start(layout, AuditConfig::default(), &StoreArgs::default()).await?;
+    let cluster =
+        Cluster::start(layout, AuditConfig::default(), &StoreArgs::default(), &RegistryArgs::default())
+            .await?;
     show.done("API server answers", begin);
     cluster.ready().await?;
     show.done("node is Ready", begin);
@@ -138,7 +141,7 @@ fn build_image(cluster: &Cluster, show: &Show) -> anyhow::Result<()> {
     let store = ImageStore::open(cluster.layout.images(), Options::default())?;
     let exe = std::env::current_exe()?;
     let files = [(exe, PathBuf::from("/trine"))];
-    program::build_image(&store, app::IMAGE, &files, vec!["/trine".to_owned(), "web".to_owned()])?;
+    store.build(&program::spec(app::IMAGE, &files, vec!["/trine".to_owned(), "web".to_owned()])?)?;
     show.done("an image is made of this very program", since);
     Ok(())
 }
