@@ -14,7 +14,7 @@
 //! - [`quantity`] amounts with suffixes; [`pod_resources`] those of a Pod; [`quota`] what counts in a ResourceQuota
 //! - [`versions`] kinds in two forms, of which one is stored: [`events`], [`autoscalers`]
 //! - [`conditions`] the list `status.conditions`
-//! - [`time`] times in RFC 3339 and ages for people
+//! - [`time`] times in RFC 3339 and ages for people; [`schedule`] lines as in crontab
 
 pub mod apply;
 pub mod autoscalers;
@@ -30,6 +30,7 @@ pub mod protobuf;
 pub mod quantity;
 pub mod quota;
 pub mod resources;
+pub mod schedule;
 pub mod schema;
 pub mod selector;
 pub mod time;

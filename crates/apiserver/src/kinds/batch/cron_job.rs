@@ -1,11 +1,12 @@
 //! CronJobs.
 
-use super::{job, schedule};
+use super::job;
 use crate::kinds::columns::{age, name, or_none};
 use crate::kinds::fields::{child, default, items, set, text};
 use crate::kinds::workload::{default_number, template};
 use crate::kinds::{Cause, Causes, Column, Cx, Hooks, Invalid};
 use serde_json::{Value, json};
+use trine_objects::schedule::Schedule;
 use trine_objects::{names, time};
 
 /// The longest name: the Jobs' names add a time to it.
@@ -48,7 +49,7 @@ impl Hooks for CronJobs {
         } else if line.contains("TZ") && !old.is_some_and(|o| text(&o["spec"], "schedule").contains("TZ")) {
             let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
             causes.add(Cause::invalid("spec.schedule", line, detail));
-        } else if let Err(why) = schedule::Schedule::parse(line) {
+        } else if let Err(why) = Schedule::parse(line) {
             causes.add(Cause::invalid("spec.schedule", line, &why));
         }
         if old.is_none_or(|o| o["spec"]["timeZone"] != spec["timeZone"]) {

@@ -1,6 +1,5 @@
 //! Jobs and CronJobs as a whole.
 
-use super::schedule::Schedule;
 use super::*;
 use crate::kinds::testing::Nothing;
 use crate::kinds::{Allocators, Cx, Hooks};
@@ -93,27 +92,6 @@ fn rows_show_how_far_a_job_is() {
     let row = Jobs.row(&job, 70);
     assert_eq!(row[1..4], [json!("Suspended"), json!("1/3"), json!("60s")]);
     assert_eq!(row[5..], [json!("c"), json!("i:1"), json!("batch.kubernetes.io/controller-uid=u-1")]);
-}
-
-#[test]
-fn schedules_are_read_as_crontabs() {
-    for line in ["*/1 * * * ?", "0 0 1 1 *", "@daily", "0,30 9-17/2 * JAN-mar mon-FRI", "@every 1h30m"] {
-        assert!(Schedule::parse(line).is_ok(), "{line}");
-    }
-    let fields = Schedule::parse("5-7 */12 1 feb sun").unwrap().fields;
-    assert_eq!(fields, [0b1110_0000, 1 | 1 << 12, 1 << 1, 1 << 2, 1]);
-    for (line, why) in [
-        ("* * * *", "expected exactly 5 fields, found 4"),
-        ("60 * * * *", "end of range (60) above maximum (59): 60"),
-        ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
-        ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
-        ("*/0 * * * *", "step of range should be a positive number: */0"),
-        ("x * * * *", "failed to parse int from x"),
-        ("@sometimes", "unrecognized descriptor: @sometimes"),
-        ("@every 5", "failed to parse duration @every 5"),
-    ] {
-        assert!(Schedule::parse(line).unwrap_err().starts_with(why), "{line}");
-    }
 }
 
 #[test]
