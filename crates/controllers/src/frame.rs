@@ -5,13 +5,16 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use trine_typed::kube::runtime::watcher;
-use trine_typed::kube::{self, Api, Client, Resource};
+use trine_typed::k8s_openapi::api::apps::v1::ReplicaSet;
+use trine_typed::k8s_openapi::api::core::v1::ReplicationController;
+use trine_typed::kube::{self, Client};
 use trine_typed::mirror::Mirror;
 use trine_typed::supervise;
+
+use crate::mirrors::Mirrors;
+use crate::workload::wake::Kind;
 
 /// Settings that controllers need.
 #[derive(Debug, Clone)]
@@ -95,6 +98,8 @@ pub struct Cx {
     pub client: Client,
     /// The ways of others.
     clients: Clients,
+    /// What is read, once for all controllers.
+    mirrors: Arc<Mirrors>,
     /// Settings.
     pub config: Arc<Config>,
     /// Ends the controller.
@@ -108,13 +113,16 @@ impl Cx {
         (self.clients.account)(account)
     }
 
-    /// A live copy of all objects of a kind.
-    pub fn mirror<K>(&self, changed: &Arc<Notify>) -> Mirror<K>
-    where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    {
-        let api = Api::all(self.clients.read.clone());
-        Mirror::start(api, watcher::Config::default(), Arc::clone(changed), self.stop.clone())
+    /// A live copy of all objects of a kind, shared with the other controllers.
+    pub fn shared<K: Kind>(&self) -> Mirror<K> {
+        self.mirrors.of()
+    }
+
+    /// The same, with a wake-up at every change.
+    pub fn mirror<K: Kind>(&self, changed: &Arc<Notify>) -> Mirror<K> {
+        let mirror = self.shared();
+        mirror.wake(changed);
+        mirror
     }
 
     /// Waits for a change or `period`; false when the controller has to end.
@@ -146,11 +154,13 @@ pub async fn run(
     config: Config,
     stop: CancellationToken,
 ) -> Result<(), ControllerError> {
-    let (clients, config) = (clients.into(), Arc::new(config));
+    let (clients, config): (Clients, _) = (clients.into(), Arc::new(config));
+    let mirrors = Arc::new(Mirrors::new(clients.read.clone(), stop.clone()));
     // Upstream's names of the ServiceAccounts, which upstream's roles are bound to.
     let cx = |account: &str| Cx {
         client: (clients.account)(account),
         clients: clients.clone(),
+        mirrors: Arc::clone(&mirrors),
         config: Arc::clone(&config),
         stop: stop.clone(),
     };
@@ -172,6 +182,16 @@ pub async fn run(
         ),
         supervised("garbage-collector", cx("generic-garbage-collector"), crate::garbage::run),
         supervised("resource-quota", cx("resourcequota-controller"), crate::resource_quota::run),
+        supervised("deployment", cx("deployment-controller"), crate::deployment::run),
+        supervised("cron-job", cx("cronjob-controller"), crate::cron_job::run),
+        supervised("job", cx("job-controller"), crate::job::run),
+        supervised("ttl-after-finished", cx("ttl-after-finished-controller"), crate::ttl_after_finished::run),
+        supervised("replica-set", cx("replicaset-controller"), crate::replica_set::run::<ReplicaSet>),
+        supervised(
+            "replication-controller",
+            cx("replication-controller"),
+            crate::replica_set::run::<ReplicationController>
+        ),
     );
     Ok(())
 }

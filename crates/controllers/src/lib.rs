@@ -13,21 +13,37 @@
 //! - [`role_aggregation`] ClusterRoles that are the sum of others
 //! - [`garbage`] what is owned goes with its owners
 //! - [`resource_quota`] how much of its quotas a namespace uses
-//! - [`frame`] the loop that they share
+//! - [`replica_set`] a number of Pods alike: ReplicaSets and ReplicationControllers
+//! - [`deployment`] from one template to the next, without a gap
+//! - [`job`] Pods that run to their end
+//! - [`ttl_after_finished`] Jobs go some time after it
+//! - [`cron_job`] Jobs at certain times
+//! - [`workload`] what the controllers of workloads share
+//! - [`frame`] the loop that the others share
+//! - [`mirrors`] what all of them read
+//! - [`events`] what they tell
 
 pub mod attach_detach;
 pub mod certificates;
+pub mod cron_job;
+pub mod deployment;
 pub mod endpoint_slice;
+pub mod events;
 pub mod frame;
 pub mod garbage;
+pub mod job;
+pub mod mirrors;
 pub mod namespace;
 pub mod namespace_defaults;
 pub mod node_ipam;
 pub mod pod_gc;
+pub mod replica_set;
 pub mod resource_quota;
 pub mod role_aggregation;
 pub mod service_account_token;
+pub mod ttl_after_finished;
 pub mod volume_binder;
 pub mod volume_protection;
+pub mod workload;
 
 pub use frame::{Clients, Config, ControllerError, SigningKey, run};

@@ -9,6 +9,7 @@
 //! - [`feed`] a watch as changes to a picture that somebody else keeps
 //! - [`instances`] generic code that is compiled once for all rooms
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
+//! - [`work_queue`] keys that wait for their reconcile
 //! - [`conditions`] setting a status condition
 //! - [`pods`], [`volumes`] what scheduler, controllers and `why` have to see alike
 //! - [`supervise`] a loop that outlives its panics
@@ -24,6 +25,7 @@ pub mod mirror;
 pub mod pods;
 pub mod supervise;
 pub mod volumes;
+pub mod work_queue;
 
 /// The crates behind the types.
 pub mod api {

@@ -1,53 +1,16 @@
-//! What the API promises and controllers keep, against a real API server in this process: what is owned goes with its owner or
-//! is left behind, and quotas are counted.
+//! What is owned goes with its owner or is left behind, and quotas are counted.
 
-#![allow(clippy::unwrap_used)]
-
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use trine_apiserver::ApiServer;
-use trine_store::redb::{Limits, RedbStore};
 use trine_typed::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use trine_typed::k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
-use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
-use trine_typed::kube::{Api, Client, ResourceExt};
+use trine_typed::kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use trine_typed::kube::{Api, ResourceExt};
 
-const DEADLINE: Duration = Duration::from_secs(20);
-
-struct Cluster {
-    client: Client,
-    stop: CancellationToken,
-    _server: ApiServer,
-    _dir: tempfile::TempDir,
-}
+use crate::cluster::{Cluster, until};
 
 impl Cluster {
-    async fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = RedbStore::open(&dir.path().join("store.redb"), Limits::default()).unwrap();
-        let config = trine_apiserver::Config {
-            data_dir: dir.path().to_owned(),
-            bind: "127.0.0.1:0".parse().unwrap(),
-            advertise: "127.0.0.1".parse().unwrap(),
-            service_cidr: "10.96.0.0/16".to_owned(),
-            audit: trine_apiserver::AuditConfig::default(),
-        };
-        let server = trine_apiserver::start(config, Arc::new(store)).await.unwrap();
-        let client = Client::new(server.service("admin", &["system:masters"]), "default");
-        let stop = CancellationToken::new();
-        let config = trine_controllers::Config {
-            ca_pem: "ca".to_owned(),
-            pod_cidr: "10.244.0.0/16".to_owned(),
-            node_prefix: 24,
-            signer: None,
-        };
-        tokio::spawn(trine_controllers::run(client.clone(), config, stop.clone()));
-        Self { client, stop, _server: server, _dir: dir }
-    }
-
     fn maps(&self) -> Api<ConfigMap> {
         Api::default_namespaced(self.client.clone())
     }
@@ -72,20 +35,6 @@ impl Cluster {
 
     async fn gone(&self, name: &str) {
         until(name, async || self.maps().get_opt(name).await.unwrap().is_none()).await;
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-async fn until(what: &str, holds: impl AsyncFn() -> bool) {
-    let since = Instant::now();
-    while !holds().await {
-        assert!(since.elapsed() < DEADLINE, "still not: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -155,26 +104,21 @@ async fn an_owner_that_never_was_is_noticed_and_one_of_an_unknown_kind_is_left_a
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployments_sets_and_pods_go_with_it() {
     let cluster = Cluster::start().await;
-    let template =
-        json!({"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let spec = json!({"selector": {"matchLabels": {"app": "w"}}, "template": template});
     let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
     let sets: Api<ReplicaSet> = Api::default_namespaced(cluster.client.clone());
     let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
-    let new = PostParams::default();
-    let body = json!({"metadata": {"name": "w"}, "spec": spec});
-    let deployment = deployments.create(&new, &serde_json::from_value(body).unwrap()).await.unwrap();
-    let owner = |kind: &str, name: &str, uid: Option<String>, version: &str| json!([{"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
-    let body = json!({"metadata": {"name": "w-1", "labels": {"app": "w"}, "ownerReferences": owner("Deployment", "w", deployment.uid(), "apps/v1")},
-        "spec": spec});
-    let set = sets.create(&new, &serde_json::from_value(body).unwrap()).await.unwrap();
-    let body = json!({"metadata": {"name": "w-1-x", "labels": {"app": "w"}, "ownerReferences": owner("ReplicaSet", "w-1", set.uid(), "apps/v1")},
-        "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    pods.create(&new, &serde_json::from_value(body).unwrap()).await.unwrap();
+    let body = json!({"metadata": {"name": "w"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "w"}},
+        "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    deployments.create(&PostParams::default(), &serde_json::from_value(body).unwrap()).await.unwrap();
+    let count = async || pods.list(&ListParams::default()).await.unwrap().items.len();
+    until("it has Pods", async || count().await == 2).await;
     deployments.delete("w", &DeleteParams::foreground()).await.unwrap();
-    until("the Pod is gone", async || pods.get_opt("w-1-x").await.unwrap().is_none()).await;
-    until("the set is gone", async || sets.get_opt("w-1").await.unwrap().is_none()).await;
+    until("the Pods are gone", async || count().await == 0).await;
+    until("the set is gone", async || sets.list(&ListParams::default()).await.unwrap().items.is_empty())
+        .await;
     until("the deployment is gone", async || deployments.get_opt("w").await.unwrap().is_none()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(count().await, 0, "and stay away");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,103 @@
+//! The finalizer of Pods whose end is to be counted: it goes when that is done, and when nobody counts any more.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use trine_typed::k8s_openapi::api::batch::v1::Job;
+use trine_typed::k8s_openapi::api::core::v1::Pod;
+use trine_typed::kube::api::{Patch, PatchParams};
+use trine_typed::kube::{self, Api, Client, ResourceExt};
+use trine_typed::mirror::{Key, Mirror, controller_of};
+use trine_typed::work_queue::{Next, WorkQueue};
+
+use super::template::{TRACKED, is_tracked};
+use super::{is_finished, is_foreign};
+use crate::frame::{ControllerError, log};
+use crate::workload::wake;
+
+/// Pods that are released at a time.
+const WORKERS: usize = 4;
+
+/// Takes the finalizer from a Pod; one that is gone is success.
+pub(super) async fn release(client: &Client, mirror: &Mirror<Pod>, pod: &Pod) -> Result<(), ControllerError> {
+    if !is_tracked(pod) {
+        return Ok(());
+    }
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let meta = json!({"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [TRACKED]});
+    let patch = Patch::Strategic(json!({"metadata": meta}));
+    match api.patch(&pod.name_any(), &PatchParams::default(), &patch).await {
+        Ok(released) => {
+            // The last finalizer of a Pod that is to go holds it no longer.
+            if released.finalizers().is_empty()
+                && released.metadata.deletion_timestamp.is_some()
+                && released.metadata.deletion_grace_period_seconds == Some(0)
+            {
+                mirror.forget(&Key::of(&pod.metadata), &pod.uid().unwrap_or_default());
+            } else {
+                mirror.learn(&released);
+            }
+            Ok(())
+        }
+        // Gone, or another one of its name is there.
+        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+            mirror.forget(&Key::of(&pod.metadata), &pod.uid().unwrap_or_default());
+            Ok(())
+        }
+        Err(error) => Err(ControllerError::of("release Pod", pod.name_any())(error)),
+    }
+}
+
+/// Whether nobody counts a Pod that has the finalizer: it has no controller, or its Job is gone or at its end. Pods of other
+/// kinds that have the finalizer, and those of Jobs of other controllers, are none of ours.
+fn is_left_behind(pod: &Pod, jobs: &Mirror<Job>) -> bool {
+    if !is_tracked(pod) {
+        return false;
+    }
+    let Some(owner) = controller_of(&pod.metadata) else { return true };
+    if owner.kind != "Job" || owner.api_version != "batch/v1" {
+        return false;
+    }
+    wake::resolve(jobs, &pod.metadata, owner).is_none_or(|job| is_finished(&job) && !is_foreign(&job))
+}
+
+/// Releases Pods that are left behind, until `stop`.
+pub(super) async fn run(client: Client, jobs: Mirror<Job>, pods: Mirror<Pod>, stop: &CancellationToken) {
+    let queue = Arc::new(WorkQueue::default());
+    let _pods_change = {
+        let (queue, jobs) = (Arc::clone(&queue), jobs.clone());
+        pods.subscribe(move |_, new| {
+            if let Some(pod) = new.filter(|pod| is_left_behind(pod, &jobs)) {
+                queue.add(Key::of(&pod.metadata));
+            }
+        })
+    };
+    let _jobs_end = {
+        let (queue, pods) = (Arc::clone(&queue), pods.clone());
+        jobs.subscribe(move |old, new| {
+            let ended = new.is_none_or(|job| is_finished(job));
+            let Some(job) = old.or(new).filter(|_| ended) else { return };
+            for pod in pods.controlled_by(job.uid().as_deref().unwrap_or_default()) {
+                if is_tracked(&pod) {
+                    queue.add(Key::of(&pod.metadata));
+                }
+            }
+        })
+    };
+    let free = |key: Key| {
+        let (client, jobs, pods) = (client.clone(), jobs.clone(), pods.clone());
+        async move {
+            let pod = pods.get(&key.namespace, &key.name).filter(|pod| is_left_behind(pod, &jobs));
+            let Some(pod) = pod else { return Next::Wait };
+            match release(&client, &pods, &pod).await {
+                Ok(()) => Next::Wait,
+                Err(error) => {
+                    log("job", &error);
+                    Next::Retry
+                }
+            }
+        }
+    };
+    queue.work(WORKERS, stop, free).await;
+}

@@ -1,0 +1,21 @@
+//! What the controllers of workloads share.
+//!
+//! - [`claim`] taking over and letting go what selectors select
+//! - [`wake`] whose reconcile a change asks for
+//! - [`pods`] making and removing Pods
+//! - [`readiness`] what a Pod is good for at a time
+//! - [`ranking`] which Pod goes first
+//! - [`batch`] many writes, cautiously
+//! - [`selecting`] selectors of specs
+//! - [`share`] numbers and percentages
+//! - [`template`] when two templates are the same, and a short name for one
+
+pub mod batch;
+pub mod claim;
+pub mod pods;
+pub mod ranking;
+pub mod readiness;
+pub mod selecting;
+pub mod share;
+pub mod template;
+pub mod wake;

@@ -1,0 +1,10 @@
+//! The controllers against a real API server in this process; where Pods have to run, the test plays kubelet and scheduler.
+
+#![allow(clippy::unwrap_used)]
+
+mod cluster;
+mod deployments;
+mod jobs;
+mod node;
+mod promises;
+mod replica_sets;
