@@ -1,11 +1,61 @@
 //! `critest` against Trine's runtime alone.
 
+use std::process::Command;
+use std::time::Duration;
+
+use super::finish::{Run, finish};
+use super::go::{self, Tool};
 use super::options::Options;
+use super::trine::{self, Trine};
+use super::{ginkgo, junit};
+use crate::test::workspace_root;
+
+/// The suite.
+pub const TOOL: Tool = Tool {
+    module: "critest",
+    package: "sigs.k8s.io/cri-tools/cmd/critest",
+    test: true,
+    file: "critest",
+    ldflags: "",
+    versioned: "sigs.k8s.io/cri-tools",
+};
+
+/// How long all specs may take.
+const DEADLINE: Duration = Duration::from_secs(30 * 60);
+/// What the names of measurements, which are specs, too, have in them.
+const BENCHMARK: &str = " benchmark about ";
+const SOCKET: &str = "run/cri.sock";
 
 /// Runs the suite and keeps its row.
 ///
 /// # Errors
 /// What [`super::run`] says.
-pub fn run(_options: &Options) -> anyhow::Result<()> {
-    anyhow::bail!("upstream critest: not written yet")
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let root = workspace_root()?;
+    let suite = go::build(&root, &TOOL)?;
+    let program = trine::program(&root, options)?;
+    let out = root.join("target/upstream/critest-out");
+    std::fs::create_dir_all(&out)?;
+    let mut trine = Trine::start(&program, "critest", &["cri"], SOCKET, &out.join("trine.log"))?;
+    let report = out.join("junit.xml");
+    let mut command = Command::new(suite);
+    command.arg(format!("--runtime-endpoint=unix://{}", trine.data_dir.join(SOCKET).display()));
+    // A file of the machine's own must not change what is run.
+    command.arg("--config=/dev/null");
+    command.arg(format!("--ginkgo.junit-report={}", report.display())).arg("--ginkgo.no-color");
+    command.arg(format!("--ginkgo.timeout={}s", DEADLINE.as_secs()));
+    command.args(options.focus.iter().map(|focus| format!("--ginkgo.focus={focus}")));
+    command.args(options.skip.iter().map(|skip| format!("--ginkgo.skip={skip}")));
+    let read = ginkgo::run(&mut command, &out.join("critest.log"), &report, DEADLINE, || trine.broken())?;
+    if let Some(why) = trine.broken() {
+        anyhow::bail!("critest: {why}");
+    }
+    drop(trine);
+    let version = go::version(&root, &TOOL)?;
+    let run = Run { root: &root, options, part: "", version: &version, keep: true };
+    // Measurements are never run among the others.
+    let cases = read.cases.into_iter().filter(|case| !case.name.contains(BENCHMARK)).collect();
+    finish(&run, &junit::Report { around: read.around, cases }, |name| {
+        !options.partial() && !name.contains("benchmark")
+    })
 }

@@ -17,7 +17,7 @@ pub struct Tool {
     pub test: bool,
     /// The file's name in `target/upstream`.
     pub file: &'static str,
-    /// What the linker is told: `-X` for versions that upstream's build sets.
+    /// What the linker is told; `{version}` and `{minor}` stand for the suite's.
     pub ldflags: &'static str,
     /// The module whose version is the suite's.
     pub versioned: &'static str,
@@ -37,7 +37,8 @@ pub fn build(root: &Path, tool: &Tool) -> anyhow::Result<PathBuf> {
     let module = root.join("tests/upstream").join(tool.module);
     let made = root.join("target/upstream").join(tool.file);
     let stamp = made.with_extension("made-of");
-    let wanted = format!("{}\n{}", tool.ldflags, std::fs::read_to_string(module.join("go.mod"))?);
+    let ldflags = linked(tool.ldflags, &version(root, tool)?);
+    let wanted = format!("{ldflags}\n{}", std::fs::read_to_string(module.join("go.mod"))?);
     if made.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(made);
     }
@@ -48,7 +49,7 @@ pub fn build(root: &Path, tool: &Tool) -> anyhow::Result<PathBuf> {
     );
     println!("== building {} from {}", tool.file, tool.package);
     std::fs::create_dir_all(root.join("target/upstream"))?;
-    let flags = format!("-s -w {}", tool.ldflags);
+    let flags = format!("-s -w {ldflags}");
     let mut command = Command::new("go");
     // A module may want a newer Go than the machine's; Go fetches that by itself unless told not to.
     command.current_dir(&module).env("GOTOOLCHAIN", "auto").env("GOFLAGS", "-buildvcs=false");
@@ -62,6 +63,11 @@ pub fn build(root: &Path, tool: &Tool) -> anyhow::Result<PathBuf> {
     }
     std::fs::write(stamp, wanted)?;
     Ok(made)
+}
+
+fn linked(ldflags: &str, version: &str) -> String {
+    let minor = version.split('.').nth(1).unwrap_or_default();
+    ldflags.replace("{version}", version).replace("{minor}", minor)
 }
 
 /// The version of the suite, as `go.mod` names it.
@@ -83,6 +89,12 @@ fn required(go_mod: &str, module: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_linker_is_told_the_version_of_the_module() {
+        assert_eq!(linked("-X a={version} -X b={minor}", "v1.37.2"), "-X a=v1.37.2 -X b=37");
+        assert_eq!(linked("", "v1"), "");
+    }
 
     #[test]
     fn the_version_is_the_one_that_is_required_alone_or_in_a_block() {

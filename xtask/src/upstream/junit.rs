@@ -4,9 +4,10 @@
 //! but without a reason.
 
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 
 /// How a spec ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It holds.
     Passed,
@@ -64,7 +65,7 @@ fn outcome(case: roxmltree::Node) -> Outcome {
     let message = |tag: &str| {
         let node = case.children().find(|child| child.has_tag_name(tag))?;
         let text = node.attribute("message").filter(|m| !m.is_empty()).or(node.text()).unwrap_or_default();
-        Some(text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned())
+        Some(gist(text))
     };
     match case.attribute("status").unwrap_or_default() {
         "passed" => Outcome::Passed,
@@ -76,6 +77,13 @@ fn outcome(case: roxmltree::Node) -> Outcome {
         "interrupted" | "timedout" | "aborted" => Outcome::Interrupted,
         _ => Outcome::Failed(message("failure").or_else(|| message("error")).unwrap_or_default()),
     }
+}
+
+/// The line of a failure that says most: what a server answered, else the first. At most 200 characters.
+fn gist(text: &str) -> String {
+    let answer = text.lines().find_map(|line| line.split_once(" desc = ").map(|(_, answer)| answer));
+    let first = || text.lines().find(|line| !line.trim().is_empty());
+    answer.or_else(first).unwrap_or_default().trim().chars().take(200).collect()
 }
 
 #[cfg(test)]
@@ -101,6 +109,11 @@ mod tests {
                 "failed",
                 "<failure message=\"\n  expected 1&#10;got 2\">at</failure>",
                 Outcome::Failed("expected 1".into()),
+            ),
+            (
+                "failed",
+                "<failure message=\"Unexpected:&#10; rpc error: code = Unknown desc = no &lt;sh>&#10;more\"/>",
+                Outcome::Failed("no <sh>".into()),
             ),
             ("failed", "<failure message=\"\">the text</failure>", Outcome::Failed("the text".into())),
             ("panicked", r#"<error message="nil"/>"#, Outcome::Failed("nil".into())),

@@ -5,9 +5,10 @@
 //! - `trine` starts Trine or one of its planes and says whether it broke
 //! - `junit` reads a report, `known` the failures that are known, `verdict` judges one by the other: all pure
 //! - `results` keeps what was seen in `tests/upstream/results` and writes `tests/upstream/RESULTS.md` from it
-//! - `sanity`, `critest` one suite each; `quick` what of them belongs to `cargo xtask test`
+//! - `e2e` the suites of `e2e.test`; `sanity`, `critest` one suite each; `quick` what of them belongs to `cargo xtask test`
 
 mod critest;
+mod e2e;
 mod finish;
 mod ginkgo;
 mod go;
@@ -38,6 +39,7 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
     match options.suite {
         Suite::CsiSanity => sanity::run(&options),
         Suite::Critest => critest::run(&options),
+        Suite::Conformance | Suite::Node | Suite::Netpol => e2e::run(&options),
         suite => anyhow::bail!("upstream {}: not written yet", suite.name()),
     }
 }

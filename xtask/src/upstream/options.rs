@@ -8,7 +8,8 @@ cargo xtask upstream SUITE     somebody else's suite against Trine (conformance,
                                csi-sanity, policy-assistant, cni); tests/upstream/RESULTS.md says what was seen
       --sig S --focus RE --skip RE    only some of its specs      --resume   go on where the last run was broken off
       --store redb|etcd --nodes N     another cluster             --bless    what fails is known from now on
-      --program FILE                  this trine, not target/release/trine";
+      --program FILE                  this trine, not target/release/trine
+      --procs N                       so many specs of e2e.test at once, 8 unless told otherwise";
 
 /// What is to be run, and against what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Options {
     pub store: String,
     /// Nodes of the cluster, 1 and more.
     pub nodes: u32,
+    /// Specs of e2e.test that run beside each other.
+    pub procs: usize,
     /// Leave out what the last run has done.
     pub resume: bool,
     /// Write the list of known failures anew.
@@ -58,6 +61,7 @@ impl Options {
                 "--skip" => options.skip = Some(value()?),
                 "--program" => options.program = Some(value()?),
                 "--nodes" => options.nodes = value()?.parse()?,
+                "--procs" => options.procs = value()?.parse()?,
                 "--store" => options.store = value()?,
                 "--resume" => options.resume = true,
                 "--bless" => options.bless = true,
@@ -65,6 +69,7 @@ impl Options {
             }
         }
         anyhow::ensure!(["redb", "etcd"].contains(&options.store.as_str()), "--store is redb or etcd");
+        anyhow::ensure!(options.procs > 0, "--procs is at least 1");
         anyhow::ensure!(options.nodes > 0, "--nodes is at least 1");
         Ok(options)
     }
@@ -79,6 +84,8 @@ impl Options {
             skip: None,
             store: "redb".to_owned(),
             nodes: 1,
+            // Most of a spec's time is waiting.
+            procs: 8,
             resume: false,
             bless: false,
             program: None,

@@ -1,5 +1,6 @@
 //! Trine, or one of its planes, for as long as a suite runs against it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,6 +22,8 @@ pub struct Trine {
     pub data_dir: PathBuf,
     log: PathBuf,
     child: Child,
+    /// How much of the log has been looked through, bytes, and how often each plane was seen to be started again.
+    seen: (usize, BTreeMap<String, u64>),
 }
 
 /// The program that is tested: the one that was named, or the release build, which is made if need be.
@@ -58,7 +61,13 @@ impl Trine {
         command.args(words).arg("--data-dir").arg(&data_dir);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
-        let mut trine = Self { program: program.to_owned(), data_dir, log: log.to_owned(), child };
+        let mut trine = Self {
+            program: program.to_owned(),
+            data_dir,
+            log: log.to_owned(),
+            child,
+            seen: Default::default(),
+        };
         let since = Instant::now();
         while !trine.data_dir.join(awaited).exists() {
             if let Some(why) = trine.broken() {
@@ -70,32 +79,74 @@ impl Trine {
         Ok(trine)
     }
 
+    /// Waits until its node is Ready.
+    ///
+    /// # Errors
+    /// If it is not in time.
+    pub fn ready(&mut self) -> anyhow::Result<()> {
+        let since = Instant::now();
+        let record = self.data_dir.join("run/daemon.json");
+        while !std::fs::read_to_string(&record).is_ok_and(|text| text.contains("\"ready\":true")) {
+            if let Some(why) = self.gone() {
+                anyhow::bail!("{why}");
+            }
+            anyhow::ensure!(since.elapsed() < START_DEADLINE, "not Ready after {START_DEADLINE:?}");
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
     /// Why it is not as it was started: it has ended, panicked, or a plane of it was started again. Nothing if it is well.
     pub fn broken(&mut self) -> Option<String> {
-        if let Ok(Some(status)) = self.child.try_wait() {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let last = said.lines().last().unwrap_or("nothing").to_owned();
-            return Some(format!("trine has ended with {status}; its last words: {last}"));
-        }
+        self.gone().or_else(|| self.troubles().into_iter().next())
+    }
+
+    /// Its last words, if it has ended.
+    pub fn gone(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok()??;
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let last = said.lines().last().unwrap_or("nothing").to_owned();
+        Some(format!("trine has ended with {status}; its last words: {last}"))
+    }
+
+    /// What went wrong inside it since it was asked last: panics, and planes that were started again.
+    pub fn troubles(&mut self) -> Vec<String> {
         let said = std::fs::read(&self.log).unwrap_or_default();
+        // A line that is still being written is looked at next time.
+        let end = said.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1).max(self.seen.0);
+        let mut troubles = panics(&String::from_utf8_lossy(&said[self.seen.0..end]));
+        self.seen.0 = end;
         let planes = std::fs::read_to_string(self.data_dir.join("run/planes.json")).unwrap_or_default();
-        panicked(&String::from_utf8_lossy(&said)).or_else(|| restarted(&planes))
+        for (plane, restarts, why) in restarted(&planes) {
+            if self.seen.1.insert(plane.clone(), restarts).unwrap_or_default() < restarts {
+                troubles.push(format!("the plane {plane} was started again: {why}"));
+            }
+        }
+        troubles
     }
 }
 
-/// The first panic in a log.
-fn panicked(log: &str) -> Option<String> {
-    let line = log.lines().find(|line| line.contains("panicked at"))?;
-    Some(format!("trine panicked: {line}"))
+/// The panics in a log.
+fn panics(log: &str) -> Vec<String> {
+    log.lines()
+        .filter(|line| line.contains("panicked at"))
+        .map(|line| format!("trine panicked: {line}"))
+        .collect()
 }
 
-/// The first plane that was started more than once, by what a running Trine writes about its planes.
-fn restarted(planes: &str) -> Option<String> {
-    let planes: serde_json::Value = serde_json::from_str(planes).ok()?;
-    let (name, plane) =
-        planes.as_object()?.iter().find(|(_, p)| p["restarts"].as_u64().unwrap_or_default() > 0)?;
-    let why = plane["last_error"].as_str().unwrap_or("no reason is recorded");
-    Some(format!("the plane {name} was started again: {why}"))
+/// The planes that were started more than once, how often again, and why, by what a running Trine writes about them.
+fn restarted(planes: &str) -> Vec<(String, u64, String)> {
+    let planes: serde_json::Value = serde_json::from_str(planes).unwrap_or_default();
+    let planes = planes.as_object().into_iter().flatten();
+    let again = planes.filter_map(|(name, plane)| {
+        let restarts = plane["restarts"].as_u64().filter(|restarts| *restarts > 0)?;
+        Some((
+            name.clone(),
+            restarts,
+            plane["last_error"].as_str().unwrap_or("no reason is recorded").to_owned(),
+        ))
+    });
+    again.collect()
 }
 
 impl Drop for Trine {
@@ -120,11 +171,10 @@ mod tests {
     #[test]
     fn a_panic_and_a_plane_that_came_back_are_told() {
         let log = "INFO started\nthread 'main' panicked at crates/x.rs:1:2:\nboom";
-        assert!(panicked(log).unwrap().contains("crates/x.rs:1:2"));
-        assert_eq!(panicked("INFO all is well"), None);
+        assert_eq!(panics(log), ["trine panicked: thread 'main' panicked at crates/x.rs:1:2:"]);
+        assert!(panics("INFO all is well").is_empty());
         let planes = r#"{"cri": {"restarts": 0}, "proxy": {"restarts": 2, "last_error": "no nft"}}"#;
-        assert_eq!(restarted(planes).unwrap(), "the plane proxy was started again: no nft");
-        assert_eq!(restarted(r#"{"cri": {"restarts": 0}}"#), None);
-        assert_eq!(restarted(""), None);
+        assert_eq!(restarted(planes), [("proxy".to_owned(), 2, "no nft".to_owned())]);
+        assert!(restarted("").is_empty());
     }
 }
