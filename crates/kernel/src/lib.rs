@@ -5,6 +5,7 @@
 //! - [`exec`] runs a program with input, output and a deadline
 //! - [`filesystem`] making, recognising, measuring and growing file systems
 //! - [`loopdev`] block devices made of files
+//! - [`machine`] network, mount and UTS namespaces that make a machine within this one
 //! - [`mountpoint`] single mounts of a storage driver, and what is mounted now
 //! - [`netlink`] links, addresses, routes and neighbours
 //! - [`netns`] network namespaces: made, pinned, opened, entered by one-shot threads
@@ -21,6 +22,7 @@ pub mod container;
 pub mod exec;
 pub mod filesystem;
 pub mod loopdev;
+pub mod machine;
 pub mod mountpoint;
 pub mod netlink;
 pub mod netns;
