@@ -1,0 +1,98 @@
+//! Watches Nodes and keeps the executor going.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use trine_kernel::netlink::Cidr;
+use trine_typed::k8s_openapi::api::core::v1::Node;
+use trine_typed::kube::runtime::watcher;
+use trine_typed::kube::{Api, Client, ResourceExt};
+use trine_typed::mirror::Mirror;
+
+use crate::plan::{Me, Peer};
+use crate::routes::{OverlayError, sync};
+
+/// How often the kernel is asked whether the routes are still there: a link that goes takes its routes along.
+const VERIFY: Duration = Duration::from_secs(10);
+/// How long to wait after a failure.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Watches and acts until told to stop. `range` is told this node's own Pod range whenever it changes. The routes stay:
+/// see [`crate::cleanup`].
+///
+/// # Errors
+/// [`OverlayError::Executor`]; what the kernel refuses is tried again.
+pub async fn run(
+    client: Client,
+    me: Me,
+    range: watch::Sender<Option<Cidr>>,
+    stop: CancellationToken,
+) -> Result<(), OverlayError> {
+    let changed = Arc::new(Notify::new());
+    // The copy ends with this call, also when it fails.
+    let end = stop.child_token();
+    let _guard = end.clone().drop_guard();
+    let nodes: Mirror<Node> =
+        Mirror::start(Api::all(client), watcher::Config::default(), changed.clone(), end);
+    tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        () = nodes.ready() => {}
+    }
+    let mut done: Option<Vec<Peer>> = None;
+    let mut next = Instant::now();
+    loop {
+        let mut peers: Vec<Peer> = nodes.all().iter().map(|node| peer(node)).collect();
+        peers.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(own) = peers.iter().find(|p| p.name == me.node)
+            && let Some(first) = own.ranges.first()
+        {
+            range.send_if_modified(|old| old.replace(*first) != Some(*first));
+        }
+        // A status that says nothing new of addresses is no reason to ask the kernel.
+        if done.as_ref() != Some(&peers) || next <= Instant::now() {
+            let pause = if turn(&me, &peers).await? { VERIFY } else { RETRY };
+            (done, next) = (Some(peers), Instant::now() + pause);
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = changed.notified() => {}
+            () = tokio::time::sleep_until(next) => {}
+        }
+    }
+}
+
+/// True if all is as it should be.
+async fn turn(me: &Me, peers: &[Peer]) -> Result<bool, OverlayError> {
+    let (me, peers) = (me.clone(), peers.to_vec());
+    let result = tokio::task::spawn_blocking(move || sync(&me, &peers))
+        .await
+        .map_err(|e| OverlayError::Executor { message: e.to_string() })?;
+    match &result {
+        Ok(0) => {}
+        Ok(changed) => tracing::info!(changed, "routes to other nodes"),
+        Err(error) => {
+            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(%error, cause, "other nodes may not be reached");
+        }
+    }
+    Ok(result.is_ok())
+}
+
+fn peer(node: &Node) -> Peer {
+    let addresses = node.status.as_ref().and_then(|s| s.addresses.as_ref()).into_iter().flatten();
+    let spec = node.spec.as_ref();
+    let ranges = spec.and_then(|s| s.pod_cidrs.clone()).unwrap_or_default();
+    let ranges =
+        if ranges.is_empty() { spec.and_then(|s| s.pod_cidr.clone()).into_iter().collect() } else { ranges };
+    Peer {
+        name: node.name_any(),
+        addresses: addresses
+            .filter(|a| a.type_ == "InternalIP")
+            .filter_map(|a| a.address.parse().ok())
+            .collect(),
+        ranges: ranges.iter().filter_map(|r| r.parse().ok()).collect(),
+    }
+}
