@@ -108,6 +108,8 @@ pub struct Newest {
     provider: Arc<CryptoProvider>,
     receiver: Mutex<watch::Receiver<Identity>>,
     current: RwLock<Arc<CertifiedKey>>,
+    /// Shown behind the certificate, PEM; may be empty.
+    authority: String,
 }
 
 impl Newest {
@@ -116,18 +118,31 @@ impl Newest {
     /// # Errors
     /// [`ServeError::Tls`] if the first is none.
     pub fn of(
-        mut receiver: watch::Receiver<Identity>,
+        receiver: watch::Receiver<Identity>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Arc<Self>, ServeError> {
-        let first = certified(&receiver.borrow_and_update(), &provider);
+        Self::with_authority(receiver, provider, "")
+    }
+
+    /// The same with the authority's certificate behind each, so that who knows only the hash of its key can check it.
+    ///
+    /// # Errors
+    /// [`ServeError::Tls`] if the first is none.
+    pub fn with_authority(
+        mut receiver: watch::Receiver<Identity>,
+        provider: Arc<CryptoProvider>,
+        ca_pem: &str,
+    ) -> Result<Arc<Self>, ServeError> {
+        let first = certified(&receiver.borrow_and_update(), ca_pem, &provider);
         let current = RwLock::new(first.map_err(|why| ServeError::Tls { why })?);
-        Ok(Arc::new(Self { provider, receiver: Mutex::new(receiver), current }))
+        let authority = ca_pem.to_owned();
+        Ok(Arc::new(Self { provider, receiver: Mutex::new(receiver), current, authority }))
     }
 
     fn key(&self) -> Arc<CertifiedKey> {
         let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         if receiver.has_changed().unwrap_or(false) {
-            match certified(&receiver.borrow_and_update(), &self.provider) {
+            match certified(&receiver.borrow_and_update(), &self.authority, &self.provider) {
                 Ok(next) => *self.current.write().unwrap_or_else(PoisonError::into_inner) = next,
                 Err(why) => tracing::error!(why, "a new certificate cannot be used"),
             }
@@ -136,8 +151,13 @@ impl Newest {
     }
 }
 
-fn certified(identity: &Identity, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect();
+fn certified(
+    identity: &Identity,
+    ca_pem: &str,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, String> {
+    let own = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes());
+    let chain: Result<Vec<_>, _> = own.chain(CertificateDer::pem_slice_iter(ca_pem.as_bytes())).collect();
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(|e| e.to_string())?;
     let key = provider.key_provider.load_private_key(key).map_err(|e| e.to_string())?;
     Ok(Arc::new(CertifiedKey::new(chain.map_err(|e| e.to_string())?, key)))

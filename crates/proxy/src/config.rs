@@ -20,6 +20,8 @@ pub struct Config {
     pub service_cidr: Cidr,
     /// The node's own addresses; the first is the source of its packets to Services.
     pub node_ips: Vec<IpAddr>,
+    /// The addresses of nodes on this machine, which leave it by this node's address. None on a machine of one node.
+    pub neighbours: Option<Cidr>,
     /// The network namespace to work in; none is the one of the calling thread.
     pub netns: Option<PathBuf>,
 }

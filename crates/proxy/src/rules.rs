@@ -226,20 +226,32 @@ fn source_rules(config: &Config) -> Vec<(&'static str, Rule)> {
     let mut near = local(true, CmpOp::Eq);
     near.extend(in_range(Expr::source(Reg(0)), loopback(), CmpOp::Ne));
     near.extend([Expr::destination(Reg(0)), own, Expr::Verdict(Verdict::Return)]);
-    let mut leaves = from_range(config.own_pods());
-    leaves.extend(to_range(config.pod_cidr, CmpOp::Ne));
-    leaves.extend(to_range(multicast(), CmpOp::Ne));
-    vec![
+    let leaves = |from: Cidr| {
+        let within = [Some(config.pod_cidr), Some(multicast()), config.neighbours].into_iter().flatten();
+        from_range(from)
+            .into_iter()
+            .chain(within.flat_map(|range| to_range(range, CmpOp::Ne)))
+            .collect::<Vec<_>>()
+    };
+    let mut rules = vec![
         ("postrouting", then(crosses, [goto("cross")]).comment("must come back through this node")),
         (
             "postrouting",
             Rule::new([Expr::source(Reg(0)), Expr::destination(Reg(1)), pair, Expr::Masquerade])
                 .comment("a Pod through its own Service"),
         ),
-        ("postrouting", then(leaves, [Expr::Masquerade]).comment("from a Pod to outside the cluster")),
+        (
+            "postrouting",
+            then(leaves(config.own_pods()), [Expr::Masquerade]).comment("from a Pod to outside the cluster"),
+        ),
         ("cross", Rule::new(near).comment("from the host to a Pod of its own")),
         ("cross", Rule::new([Expr::Masquerade])),
-    ]
+    ];
+    if let Some(neighbours) = config.neighbours {
+        let rule = then(leaves(neighbours), [Expr::Masquerade]);
+        rules.push(("postrouting", rule.comment("from a node behind this one to outside the cluster")));
+    }
+    rules
 }
 
 /// Writes the fixed part of the table, in place of whatever is there under its name.

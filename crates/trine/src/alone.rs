@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::{CriArgs, CsiDriverArgs};
 use crate::identity::Identity;
 use crate::layout::Layout;
-use crate::{builtin, daemon, up};
+use crate::{builtin, control, daemon, node};
 
 /// `trine cri`, until SIGINT or SIGTERM. Its Pods run on after it.
 ///
@@ -19,8 +19,8 @@ pub async fn cri(args: &CriArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let _lock = daemon::claim(&layout)?;
     let (identity, _ranges) = Identity::claim(&layout)?;
-    builtin::write_network(&layout, &identity)?;
-    let mut config = up::cri_config(&layout, &identity, &args.registries);
+    builtin::write_network(&layout, &identity.instance, builtin::first_node_range(&identity.pod_cidr)?)?;
+    let mut config = node::cri_config(&layout, &identity, &args.registries);
     if let Some(endpoint) = &args.endpoint {
         config.socket = path_of(endpoint)?;
     }
@@ -35,7 +35,7 @@ pub async fn csi_driver(args: &CsiDriverArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let _lock = daemon::claim(&layout)?;
     let (identity, _ranges) = Identity::claim(&layout)?;
-    let mut config = up::csi_driver_config(&layout, &identity);
+    let mut config = node::csi_driver_config(&layout, &identity);
     config.max_volumes = args.max_volumes;
     if let Some(node) = &args.node_id {
         config.node_id.clone_from(node);
@@ -53,7 +53,7 @@ async fn until_signalled<F: Future<Output = anyhow::Result<()>>>(
     let mut served = std::pin::pin!(serve(stop.clone()));
     tokio::select! {
         ended = &mut served => return ended,
-        signalled = up::ended() => signalled?,
+        signalled = control::ended() => signalled?,
     }
     stop.cancel();
     served.await

@@ -5,23 +5,25 @@ use serde_json::{Value, json};
 use trine_kernel::netlink::Cidr;
 use trine_typed::kube::{Client, Error};
 
-use crate::identity::Identity;
 use crate::layout::Layout;
+use crate::settings::Settings;
 
 /// Prefix length of one node's Pod range.
 pub const NODE_PREFIX: u8 = 24;
+/// The ServiceAccount of `kube-system` that a node's proxy, routes and volumes are to the API server.
+pub const NODE_ACCOUNT: &str = "trine-node";
 
 /// Writes the built-in network's conflist. It sorts behind any other file, so that another network takes its place by
 /// being there.
 ///
 /// # Errors
 /// What the file system says.
-pub fn write_network(layout: &Layout, identity: &Identity) -> anyhow::Result<()> {
+pub fn write_network(layout: &Layout, instance: &str, range: Cidr) -> anyhow::Result<()> {
     let dir = layout.cni_conf();
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let conflist = trine_cni::default_network(&trine_cni::DefaultNetwork {
-        instance: &identity.instance,
-        pod_cidrs: &[first_node_range(&identity.pod_cidr)?],
+        instance,
+        pod_cidrs: &[range],
         data_dir: &layout.cni_state(),
         mtu: None,
     });
@@ -33,26 +35,40 @@ pub fn write_network(layout: &Layout, identity: &Identity) -> anyhow::Result<()>
 }
 
 /// The range that the first node is given out of the cluster's.
-fn first_node_range(cluster: &str) -> anyhow::Result<Cidr> {
+///
+/// # Errors
+/// If that is no range.
+pub fn first_node_range(cluster: &str) -> anyhow::Result<Cidr> {
     let cluster: Cidr = cluster.parse().context("the Pod range")?;
     Ok(Cidr { addr: cluster.addr, len: cluster.len.max(NODE_PREFIX) })
 }
 
-/// Creates the built-in StorageClass and CSIDriver if they are missing.
+/// Creates the built-in StorageClass and CSIDriver and the account of node planes if they are missing, and publishes what
+/// nodes must know.
 ///
 /// # Errors
 /// What the API server says.
-pub async fn apply_objects(client: &Client) -> anyhow::Result<()> {
+pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Result<()> {
     let objects = trine_csi_controllers::objects(trine_csi_driver::DRIVER_NAME);
-    for (path, object) in [("storageclasses", json!(objects.class)), ("csidrivers", json!(objects.driver))] {
-        let request = http::Request::post(format!("/apis/storage.k8s.io/v1/{path}"))
-            .header("content-type", "application/json")
-            .body(object.to_string().into_bytes())?;
-        match client.request::<Value>(request).await {
-            Ok(_) => {}
-            Err(Error::Api(status)) if status.code == 409 => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot create the built-in {path}")),
-        }
+    let storage = "/apis/storage.k8s.io/v1";
+    let account = json!({"metadata": {"name": NODE_ACCOUNT, "namespace": "kube-system"}});
+    let all = [
+        (format!("{storage}/storageclasses"), json!(objects.class)),
+        (format!("{storage}/csidrivers"), json!(objects.driver)),
+        ("/api/v1/namespaces/kube-system/serviceaccounts".to_owned(), account),
+    ];
+    // Together, so that the disk is waited for once.
+    let made = futures::future::try_join_all(all.map(|(path, object)| create(client, path, object)));
+    tokio::try_join!(made, settings.publish(client)).map(drop)
+}
+
+async fn create(client: &Client, path: String, object: Value) -> anyhow::Result<()> {
+    let request = http::Request::post(&path)
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes())?;
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(()),
+        Err(Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot create what is built in at {path}")),
     }
-    Ok(())
 }

@@ -9,14 +9,14 @@ use crate::identity::Identity;
 use crate::layout::{DEFAULT_DATA_DIR, Layout};
 use crate::leftovers::leftovers;
 use crate::registries::RegistryArgs;
-use crate::{daemon, up};
+use crate::{daemon, node, nodes};
 
 /// Runs the command.
 ///
 /// # Errors
 /// If the data dir's name is unusable. What could not be undone is printed and gives exit code 1.
 pub async fn run(args: &DownArgs) -> anyhow::Result<ExitCode> {
-    let layout = Layout::new(&args.data_dir.data_dir)?;
+    let layout = args.place.layout()?;
     let mut problems = Vec::new();
     match daemon::stop(&layout) {
         Ok(true) => eprintln!("the daemon has ended"),
@@ -43,12 +43,12 @@ pub async fn tear_down(layout: &Layout, purge: bool) -> Vec<String> {
         Err(error) => return vec![format!("{error:#}")],
     };
     if let Some(identity) = &identity {
+        problems.extend(nodes::down::tear_down(layout, identity).await);
         let mut failed = |plane: &str, error: &dyn std::error::Error| {
             problems.push(format!("{plane}: {}", trine_typed::chain::display(error)));
         };
-        if let Err(error) =
-            trine_cri::teardown(&up::cri_config(layout, identity, &RegistryArgs::default())).await
-        {
+        let config = node::cri_config(layout, identity, &RegistryArgs::default());
+        if let Err(error) = trine_cri::teardown(&config).await {
             failed("cri", &error);
         }
         let pool = layout.pool();
@@ -62,6 +62,9 @@ pub async fn tear_down(layout: &Layout, purge: bool) -> Vec<String> {
         }
         if let Err(error) = trine_proxy::cleanup(&identity.instance, None) {
             failed("proxy", &error);
+        }
+        if let Err(error) = trine_overlay::cleanup(&identity.instance) {
+            failed("overlay", &error);
         }
     }
     if purge {

@@ -23,6 +23,24 @@ pub struct Identity {
     pub node: String,
     /// The API server's port, kept so that kubeconfigs stay valid.
     pub api_port: u16,
+    /// The Pod range that this node was given last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_range: Option<String>,
+    /// The range of the nodes on this machine, once there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_cidr: Option<String>,
+    /// How many nodes this machine has.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub nodes: u8,
+}
+
+fn one() -> u8 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_one(nodes: &u8) -> bool {
+    *nodes == 1
 }
 
 /// The first port that is tried for the API server.
@@ -38,15 +56,14 @@ impl Identity {
     pub fn claim(layout: &Layout) -> anyhow::Result<(Self, Vec<Reservation>)> {
         if let Some(identity) = Self::load(layout)? {
             let mut held = Vec::new();
-            for range in [&identity.pod_cidr, &identity.service_cidr] {
+            for range in [&identity.pod_cidr, &identity.service_cidr].into_iter().chain(&identity.nodes_cidr)
+            {
                 held.push(
                     reserve(range).with_context(|| format!("another Trine on this machine uses {range}"))?,
                 );
             }
             return Ok((identity, held));
         }
-        let mut bytes = [0u8; 3];
-        getrandom::fill(&mut bytes).map_err(|e| anyhow::anyhow!("no random numbers: {e}"))?;
         let taken = routed(&std::fs::read_to_string("/proc/net/route").unwrap_or_default());
         let pod = choose(&[244, 200, 201, 202, 203, 204, 205, 206, 207, 208], &taken);
         let service = choose(&[96, 97, 98, 99, 100, 101, 102, 103, 104, 105], &taken);
@@ -54,10 +71,45 @@ impl Identity {
             pod.context("every range that Trine tries for Pods is in use on this machine")?;
         let (service_cidr, services) =
             service.context("every range that Trine tries for Services is in use on this machine")?;
-        let (instance, node) = (hex::encode(bytes), node_name());
-        let identity = Self { instance, pod_cidr, service_cidr, node, api_port: API_PORT };
+        let identity = Self { pod_cidr, service_cidr, ..Self::new(node_name())? };
         identity.save(layout)?;
         Ok((identity, vec![pods, services]))
+    }
+
+    /// A fresh instance for a node, in a cluster whose ranges are not known yet.
+    ///
+    /// # Errors
+    /// If there are no random numbers.
+    pub fn new(node: String) -> anyhow::Result<Self> {
+        let mut bytes = [0u8; 3];
+        getrandom::fill(&mut bytes).map_err(|e| anyhow::anyhow!("no random numbers: {e}"))?;
+        Ok(Self {
+            instance: hex::encode(bytes),
+            pod_cidr: String::new(),
+            service_cidr: String::new(),
+            node,
+            api_port: API_PORT,
+            node_range: None,
+            nodes_cidr: None,
+            nodes: 1,
+        })
+    }
+
+    /// Sets how many nodes this machine has; for several, chooses their range if there is none yet.
+    ///
+    /// # Errors
+    /// If no range is left, or the file cannot be written.
+    pub fn set_nodes(&mut self, layout: &Layout, nodes: u8) -> anyhow::Result<Option<Reservation>> {
+        let mut held = None;
+        if nodes > 1 && self.nodes_cidr.is_none() {
+            let taken = routed(&std::fs::read_to_string("/proc/net/route").unwrap_or_default());
+            let (range, reserved) = choose(&[222, 223, 224, 225, 226, 227, 228, 229, 230, 231], &taken)
+                .context("every range that Trine tries for nodes is in use on this machine")?;
+            (self.nodes_cidr, held) = (Some(range), Some(reserved));
+        }
+        self.nodes = nodes;
+        self.save(layout)?;
+        Ok(held)
     }
 
     /// The identity of a data dir, if it has one.
@@ -141,7 +193,8 @@ pub fn node_ip() -> anyhow::Result<IpAddr> {
         .context("this machine has no address but loopback: Pods could not reach the API server")
 }
 
-fn node_name() -> String {
+/// This machine's name, as a node may have it.
+pub fn node_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let clean: String = name
         .trim()

@@ -13,6 +13,8 @@ const MAX_SOCKET_PATH: usize = 107;
 pub struct Layout {
     root: PathBuf,
     is_default: bool,
+    /// Whose paths a further node of this machine has where others look for them by their name.
+    seen_as: Option<PathBuf>,
 }
 
 impl Layout {
@@ -22,19 +24,34 @@ impl Layout {
     /// If a socket below it would have a longer path than Linux allows.
     pub fn new(root: &Path) -> anyhow::Result<Self> {
         let root = std::path::absolute(root)?;
-        let layout = Self { is_default: root == Path::new(DEFAULT_DATA_DIR), root };
-        let longest = layout.csi_socket();
-        let length = longest.as_os_str().len();
-        anyhow::ensure!(
-            length <= MAX_SOCKET_PATH,
-            "the data dir's path is too long: {} has {length} bytes, a unix socket may have {MAX_SOCKET_PATH}",
-            longest.display()
-        );
-        Ok(layout)
+        Self { is_default: root == Path::new(DEFAULT_DATA_DIR), root, seen_as: None }.checked()
+    }
+
+    /// The layout of `root` with the kubelet's, the network's and the logs' paths of the data dir `other`, which in the
+    /// machine of a further node are this one's.
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn seen_as(root: &Path, other: &Path) -> anyhow::Result<Self> {
+        let (root, other) = (std::path::absolute(root)?, std::path::absolute(other)?);
+        Self { is_default: other == Path::new(DEFAULT_DATA_DIR), root, seen_as: Some(other) }.checked()
+    }
+
+    fn checked(self) -> anyhow::Result<Self> {
+        for socket in [self.csi_socket(), self.cri_socket()] {
+            let length = socket.as_os_str().len();
+            anyhow::ensure!(
+                length <= MAX_SOCKET_PATH,
+                "the data dir's path is too long: {} has {length} bytes, a unix socket may have {MAX_SOCKET_PATH}",
+                socket.display()
+            );
+        }
+        Ok(self)
     }
 
     fn or_inside(&self, well_known: &str, inside: &str) -> PathBuf {
-        if self.is_default { PathBuf::from(well_known) } else { self.root.join(inside) }
+        let root = self.seen_as.as_ref().unwrap_or(&self.root);
+        if self.is_default { PathBuf::from(well_known) } else { root.join(inside) }
     }
 
     /// The data dir.
@@ -151,6 +168,18 @@ impl Layout {
         self.root.join("log/steps.jsonl")
     }
 
+    /// What a node that joined keeps: its certificates and its kubeconfig.
+    #[must_use]
+    pub fn agent(&self) -> PathBuf {
+        self.root.join("agent")
+    }
+
+    /// The further nodes on this machine, a folder each.
+    #[must_use]
+    pub fn nodes(&self) -> PathBuf {
+        self.root.join("nodes")
+    }
+
     /// What was chosen once for this data dir.
     #[must_use]
     pub fn identity(&self) -> PathBuf {
@@ -172,6 +201,17 @@ mod tests {
         {
             assert!(path.starts_with("/tmp/t"), "{}", path.display());
         }
+    }
+
+    #[test]
+    fn a_further_node_has_the_paths_that_others_look_for_and_files_of_its_own() {
+        let node = Layout::seen_as(Path::new("/tmp/t/nodes/n2"), Path::new("/tmp/t")).unwrap();
+        assert_eq!(node.kubelet(), Path::new("/tmp/t/kubelet"));
+        assert_eq!(node.images(), Path::new("/tmp/t/nodes/n2/images"));
+        let root = Path::new("/var/lib/trine/nodes/n2");
+        let of_default = Layout::seen_as(root, Path::new(DEFAULT_DATA_DIR)).unwrap();
+        assert_eq!(of_default.kubelet(), Path::new("/var/lib/kubelet"));
+        assert_eq!(of_default.pool(), Path::new("/var/lib/trine/nodes/n2/volumes"));
     }
 
     #[test]

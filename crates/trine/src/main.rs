@@ -2,9 +2,11 @@
 //!
 //! Read on in [`up`] for how the planes are wired, and in ARCHITECTURE.md for the way of a Pod through them.
 
+mod agent;
 mod alone;
 mod builtin;
 mod cli;
+mod control;
 mod daemon;
 mod demo;
 mod down;
@@ -12,10 +14,14 @@ mod elf;
 mod identity;
 mod layout;
 mod leftovers;
+mod node;
+mod nodes;
 mod once;
 mod planes;
 mod program;
 mod registries;
+mod server;
+mod settings;
 mod steps;
 mod storage;
 mod up;
@@ -26,7 +32,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tracing_subscriber::prelude::*;
+use trine_kernel::machine::Machine;
 
+use cli::args::{AgentArgs, DownArgs};
 use cli::{Cli, Command};
 use layout::Layout;
 
@@ -61,13 +69,28 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::Cri(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::CsiDriver(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        Command::Server(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        // Before there is any thread, too: a process moves as a whole.
+        Command::Agent(AgentArgs { place, .. }) | Command::Down(DownArgs { place, .. }) => {
+            if let Some(machine) = &place.in_machine {
+                Machine::at(machine).enter()?;
+            }
+            match &command {
+                Command::Agent(_) => log(Some(&place.layout()?))?,
+                _ => log(None)?,
+            }
+        }
         Command::Demo(_) => {}
         _ => log(None)?,
     }
     let mut builder = match &command {
-        Command::Up(_) | Command::Demo(_) | Command::Web(_) | Command::Cri(_) | Command::CsiDriver(_) => {
-            tokio::runtime::Builder::new_multi_thread()
-        }
+        Command::Up(_)
+        | Command::Server(_)
+        | Command::Agent(_)
+        | Command::Demo(_)
+        | Command::Web(_)
+        | Command::Cri(_)
+        | Command::CsiDriver(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = builder.enable_all().build()?;
@@ -83,6 +106,9 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(args) => up::run(&args).await?,
         Command::Cri(args) => alone::cri(&args).await?,
         Command::CsiDriver(args) => alone::csi_driver(&args).await?,
+        Command::Server(args) => server::run(&args).await?,
+        Command::Agent(args) => agent::run(&args).await?,
+        Command::Token(command) => cli::token::run(command).await?,
         Command::Down(args) => return down::run(&args).await,
         Command::Status(args) => return cli::status::run(&args).await,
         Command::Get(args) => cli::get::run(args).await?,

@@ -47,18 +47,19 @@ impl Planes {
     }
 
     /// Starts a plane: `start` is called again after each failure, until stopped.
-    pub fn run<F, Fut, E>(&self, name: &'static str, start: F) -> Plane
+    pub fn run<F, Fut, E>(&self, name: impl Into<String>, start: F) -> Plane
     where
         F: Fn(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: std::error::Error + Send + 'static,
     {
-        let this = self.clone();
+        let (this, name) = (self.clone(), name.into());
+        let plane = name.clone();
         let task = tokio::spawn(async move {
             let mut pause = FIRST_PAUSE;
             let mut restarts = 0;
             loop {
-                this.set(name, true, restarts, None);
+                this.set(&name, true, restarts, None);
                 let error = match tokio::spawn(start(this.stop.clone())).await {
                     _ if this.stop.is_cancelled() => return,
                     Ok(Ok(())) => "ended by itself".to_owned(),
@@ -67,14 +68,14 @@ impl Planes {
                 };
                 tracing::error!(plane = name, error, "failed; it is started again");
                 restarts += 1;
-                this.set(name, false, restarts, Some(error));
+                this.set(&name, false, restarts, Some(error));
                 tokio::select! {
                     () = this.stop.cancelled() => return,
                     () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
                 }
             }
         });
-        Plane { name, task }
+        Plane { name: plane, task }
     }
 
     fn set(&self, name: &str, running: bool, restarts: u32, error: Option<String>) {
@@ -101,7 +102,7 @@ pub fn read(file: &Path) -> anyhow::Result<BTreeMap<String, PlaneState>> {
 
 /// A started plane.
 pub struct Plane {
-    name: &'static str,
+    name: String,
     task: JoinHandle<()>,
 }
 

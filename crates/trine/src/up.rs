@@ -1,7 +1,6 @@
-//! `trine up`: starts every plane in one process, each behind its published seam.
+//! `trine up`: a control plane and a node in one process, and further nodes of this machine beside it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::IpAddr;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,23 +8,25 @@ use anyhow::Context;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use trine_apiserver::{ApiServer, AuditConfig};
-use trine_typed::k8s_openapi::api::core::v1::Node;
+use trine_typed::k8s_openapi::api::core::v1::Node as NodeObject;
 use trine_typed::kube::{Api, Client};
 
 use crate::cli::args::UpArgs;
+use crate::control::{Control, Start, ended};
 use crate::identity::{self, Identity, Reservation};
 use crate::layout::Layout;
-use crate::once::once;
+use crate::node::{self, Node, Pair, Ways};
 use crate::planes::{Plane, Planes};
 use crate::registries::RegistryArgs;
+use crate::settings::Settings;
 use crate::storage::StoreArgs;
-use crate::{builtin, daemon};
+use crate::{builtin, daemon, nodes};
 
-/// How long the node may take to become Ready before `up` gives up saying so.
+/// How long the nodes may take to become Ready before `up` gives up saying so.
 const READY_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A running cluster of one node.
+/// A running cluster on this machine.
 pub struct Cluster {
     /// Talks to its API server as the cluster's admin.
     pub client: Client,
@@ -33,164 +34,111 @@ pub struct Cluster {
     pub layout: Layout,
     /// Its names and ranges.
     pub identity: Identity,
-    api: ApiServer,
+    control: Control,
     planes: Vec<Plane>,
     stop: CancellationToken,
     _lock: daemon::DaemonLock,
     _reservations: Vec<Reservation>,
 }
 
+/// What a cluster is started with.
+#[derive(Default)]
+pub struct Wanted {
+    /// What the API server notes of requests.
+    pub audit: AuditConfig,
+    /// Where its objects are.
+    pub store: StoreArgs,
+    /// Where images come from.
+    pub registries: RegistryArgs,
+    /// How many nodes; as many as last time if none is said.
+    pub nodes: Option<u8>,
+}
+
 impl Cluster {
-    /// Starts all planes; returns before the node is Ready.
+    /// Starts all planes; returns before the nodes are Ready.
     ///
     /// # Errors
     /// If the data dir is in use, or the API server cannot start. The other planes are supervised.
-    pub async fn start(
-        layout: Layout,
-        audit: AuditConfig,
-        store: &StoreArgs,
-        registries: &RegistryArgs,
-    ) -> anyhow::Result<Self> {
+    pub async fn start(layout: Layout, wanted: Wanted) -> anyhow::Result<Self> {
         let lock = daemon::claim(&layout)?;
         let (mut identity, mut reservations) = Identity::claim(&layout)?;
-        let node_ip = identity::node_ip()?;
+        let count = nodes::count(identity.nodes, wanted.nodes)?;
+        if count != identity.nodes {
+            reservations.extend(identity.set_nodes(&layout, count)?);
+        }
+        let node_ip = match nodes::network::prepare(&identity)? {
+            Some(address) => address,
+            None => identity::node_ip()?,
+        };
         let stop = CancellationToken::new();
-        let (api, port) = start_api(&layout, &mut identity, node_ip, audit, store).await?;
-        reservations.push(port);
-        write_private(&layout.kubeconfig(), &api.kubeconfig())?;
-        tokio::spawn(keep_kubeconfig(layout.kubeconfig(), api.kubeconfigs()));
-        let admin = Client::new(api.service("kubernetes-admin", &["system:masters"]), "default");
         let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
-        let mut cluster = Self {
-            client: admin,
+        let start = Start { layout: &layout, advertise: node_ip, audit: wanted.audit, store: &wanted.store };
+        let control = Control::start(start, &mut identity, &planes).await?;
+        let settings = Settings::of(&identity)?;
+        let mut own = own_node(&layout, &identity, &control.api, node_ip, settings.clone())?;
+        own.registries = wanted.registries.clone();
+        let user = format!("system:node:{}", identity.node);
+        let ways = Ways {
+            kubelet: control.client_as(&user, &["system:nodes"]),
+            network: control.client_as("system:kube-proxy", &[]),
+            volumes: control.client_of("csi-controllers"),
+        };
+        let mut started = node::start(&planes, own, ways)?;
+        control.publish(&settings).await?;
+        let server = nodes::Server {
+            url: control.url(),
+            admin: control.admin.clone(),
+            ca_pem: control.api.ca_pem().to_owned(),
+            registries: wanted.registries,
+        };
+        started.extend(nodes::start(&planes, &layout, &identity, &server));
+        let client = control.admin.clone();
+        Ok(Self {
+            client,
             layout,
             identity,
-            api,
-            planes: Vec::new(),
+            control,
+            planes: started,
             stop,
             _lock: lock,
             _reservations: reservations,
-        };
-        builtin::write_network(&cluster.layout, &cluster.identity)?;
-        cluster.start_node(&planes, node_ip, registries)?;
-        cluster.start_control(&planes, node_ip, !store.embedded())?;
-        builtin::apply_objects(&cluster.client).await?;
-        Ok(cluster)
+        })
     }
 
-    /// `shared`: other servers write to the same store, and one of them leads.
-    fn start_control(&mut self, planes: &Planes, node_ip: IpAddr, shared: bool) -> anyhow::Result<()> {
-        let me = shared.then(|| format!("{}_{}", self.identity.node, self.identity.instance));
-        // Who leads is written by the admin: the names are Trine's own, and no role of upstream knows them.
-        let elect = self.client.clone();
-        let (clients, leader) = (self.controller_clients(), me.clone());
-        let config = trine_controllers::Config {
-            ca_pem: self.api.ca_pem().to_owned(),
-            pod_cidr: self.identity.pod_cidr.clone(),
-            node_prefix: builtin::NODE_PREFIX,
-            signer: Some(trine_controllers::SigningKey { key_pem: self.api.ca_key_pem() }),
-        };
-        let admin = elect.clone();
-        self.planes.push(planes.run("controllers", move |stop| {
-            let (api, config) = (clients.clone(), config.clone());
-            let work = |stop| trine_controllers::run(api, config, stop);
-            once(admin.clone(), "trine-controllers", leader.clone(), stop, work)
-        }));
-        let (client, admin, leader) =
-            (self.client_as("system:kube-scheduler", &[]), elect.clone(), me.clone());
-        self.planes.push(planes.run("scheduler", move |stop| {
-            let api = client.clone();
-            let work = |stop| trine_scheduler::run(api, trine_scheduler::Config::default(), stop);
-            once(admin.clone(), "trine-scheduler", leader.clone(), stop, work)
-        }));
-        let client = Client::new(self.api.accounts().service("kube-system", "csi-controllers"), "default");
-        let leader = me;
-        let config = trine_csi_controllers::Config {
-            socket: self.layout.csi_socket(),
-            node_name: None,
-            tell_claims: true,
-            create_driver_object: false,
-        };
-        self.planes.push(planes.run("csi-controllers", move |stop| {
-            let (api, config) = (client.clone(), config.clone());
-            let work = |stop| trine_csi_controllers::run(api, config, stop);
-            once(elect.clone(), "trine-csi-controllers", leader.clone(), stop, work)
-        }));
-        let client = self.client_as("system:kube-proxy", &[]);
-        let config = trine_proxy::Config {
-            node_name: self.identity.node.clone(),
-            instance: self.identity.instance.clone(),
-            pod_cidr: self.identity.pod_cidr.parse().context("the Pod range")?,
-            node_pod_cidr: None,
-            service_cidr: self.identity.service_cidr.parse().context("the Service range")?,
-            node_ips: vec![node_ip],
-            netns: None,
-        };
-        self.planes
-            .push(planes.run("proxy", move |stop| trine_proxy::run(client.clone(), config.clone(), stop)));
-        Ok(())
-    }
-
-    fn start_node(
-        &mut self,
-        planes: &Planes,
-        node_ip: IpAddr,
-        registries: &RegistryArgs,
-    ) -> anyhow::Result<()> {
-        let config = cri_config(&self.layout, &self.identity, registries);
-        self.planes.push(planes.run("cri", move |stop| trine_cri::serve(config.clone(), stop)));
-        let config = csi_driver_config(&self.layout, &self.identity);
-        self.planes.push(planes.run("csi-driver", move |stop| trine_csi_driver::serve(config.clone(), stop)));
-        let user = format!("system:node:{}", self.identity.node);
-        let client = self.client_as(&user, &["system:nodes"]);
-        let config = kubelet_config(&self.layout, &self.identity, &self.api, node_ip)?;
-        self.planes.push(
-            planes.run("kubelet", move |stop| trine_kubelet::run(config.clone(), client.clone(), stop)),
-        );
-        Ok(())
-    }
-
-    /// The way to the API server as somebody, within this process.
-    fn client_as(&self, user: &str, groups: &[&str]) -> Client {
-        Client::new(self.api.service(user, groups), "default")
-    }
-
-    /// Each controller writes as its own ServiceAccount.
-    fn controller_clients(&self) -> trine_controllers::Clients {
-        let accounts = self.api.accounts();
-        let account = move |name: &str| Client::new(accounts.service("kube-system", name), "default");
-        trine_controllers::Clients::new(self.client_as("system:kube-controller-manager", &[]), account)
-    }
-
-    /// Waits until the node is Ready.
+    /// Waits until all nodes of this machine are Ready.
     ///
     /// # Errors
-    /// If it is not after a minute, with its condition.
+    /// If they are not after a minute, with the condition of the first that is not.
     pub async fn ready(&self) -> anyhow::Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
         let since = Instant::now();
+        let names = std::iter::once(self.identity.node.clone());
+        for name in names.chain(nodes::members(&self.identity).into_iter().map(|m| m.name)) {
+            self.node_ready(&name, since).await?;
+        }
+        daemon::record(&self.layout, true)
+    }
+
+    async fn node_ready(&self, name: &str, since: Instant) -> anyhow::Result<()> {
+        let nodes: Api<NodeObject> = Api::all(self.client.clone());
         let mut last = "not registered".to_owned();
         while since.elapsed() < READY_DEADLINE {
-            if let Some(node) = nodes.get_opt(&self.identity.node).await? {
+            if let Some(node) = nodes.get_opt(name).await? {
                 let conditions = node.status.and_then(|s| s.conditions).unwrap_or_default();
                 match conditions.into_iter().find(|c| c.type_ == "Ready") {
-                    Some(ready) if ready.status == "True" => {
-                        daemon::record(&self.layout, true)?;
-                        return Ok(());
-                    }
+                    Some(ready) if ready.status == "True" => return Ok(()),
                     Some(ready) => last = ready.message.unwrap_or_default(),
                     None => {}
                 }
             }
             tokio::time::sleep(POLL).await;
         }
-        anyhow::bail!("node {} is not Ready after {READY_DEADLINE:?}: {last}", self.identity.node)
+        anyhow::bail!("node {name} is not Ready after {READY_DEADLINE:?}: {last}")
     }
 
     /// The URL of the API server.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("https://{}", self.api.addr())
+        self.control.url()
     }
 
     /// Ends all planes. Pods go on.
@@ -199,122 +147,50 @@ impl Cluster {
         for plane in self.planes {
             plane.ended().await;
         }
-        self.api.stop().await;
+        self.control.stop(&self.stop).await;
         let _ = std::fs::remove_file(self.layout.pid_file());
     }
 }
 
-async fn start_api(
-    layout: &Layout,
-    identity: &mut Identity,
-    node_ip: IpAddr,
-    audit: AuditConfig,
-    store: &StoreArgs,
-) -> anyhow::Result<(ApiServer, Reservation)> {
-    let store = store.open(layout).await?;
-    let (port, held) = identity::free_port(identity.api_port)?;
-    if port != identity.api_port {
-        identity.api_port = port;
-        identity.save(layout)?;
-    }
-    let config = trine_apiserver::Config {
-        data_dir: layout.root().to_owned(),
-        bind: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
-        advertise: node_ip,
-        service_cidr: identity.service_cidr.clone(),
-        audit,
-    };
-    let api = trine_apiserver::start(config, store).await.context("the API server cannot start")?;
-    Ok((api, held))
-}
-
-/// The runtime's settings for a data dir.
-#[must_use]
-pub fn cri_config(layout: &Layout, identity: &Identity, registries: &RegistryArgs) -> trine_cri::Config {
-    trine_cri::Config {
-        socket: layout.cri_socket(),
-        state_dir: layout.cri_state(),
-        images_dir: layout.images(),
-        cni_conf_dir: layout.cni_conf(),
-        cni_bin_dirs: vec![layout.cni_bin()],
-        cni_state_dir: layout.cni_state(),
-        instance: identity.instance.clone(),
-        images: registries.options(layout),
-        ..trine_cri::Config::default()
-    }
-}
-
-/// The built-in driver's settings for a data dir.
-#[must_use]
-pub fn csi_driver_config(layout: &Layout, identity: &Identity) -> trine_csi_driver::Config {
-    trine_csi_driver::Config {
-        socket: layout.csi_socket(),
-        registration_dir: Some(layout.plugins_registry()),
-        pool_dir: layout.pool(),
-        node_id: identity.node.clone(),
-        max_volumes: trine_csi_driver::DEFAULT_MAX_VOLUMES,
-        pool_bytes: None,
-    }
-}
-
-fn kubelet_config(
+/// The node of this very process. It has the first Pod range unless it was given another.
+fn own_node(
     layout: &Layout,
     identity: &Identity,
     api: &ApiServer,
-    node_ip: IpAddr,
-) -> anyhow::Result<trine_kubelet::Config> {
-    let names = [identity.node.clone(), node_ip.to_string(), "127.0.0.1".to_owned()];
-    let user = format!("system:node:{}", identity.node);
-    let mut serving = api.issue_rotating(&user, &["system:nodes"], &names)?;
-    let first = serving.borrow_and_update().clone();
-    let (sender, serving_next) = watch::channel((first.cert_pem.clone(), first.key_pem.clone()));
+    ip: IpAddr,
+    settings: Settings,
+) -> anyhow::Result<Node> {
+    let mut identity = identity.clone();
+    if identity.node_range.is_none() {
+        identity.node_range = Some(builtin::first_node_range(&identity.pod_cidr)?.to_string());
+    }
+    let serving = serving(api, &identity.node, ip)?;
+    Ok(Node {
+        layout: layout.clone(),
+        identity,
+        ip,
+        settings,
+        serving,
+        ca_pem: api.ca_pem().to_owned(),
+        registries: RegistryArgs::default(),
+    })
+}
+
+/// What its kubelet shows, and shows next.
+fn serving(api: &ApiServer, node: &str, ip: IpAddr) -> anyhow::Result<watch::Receiver<Pair>> {
+    let names = [node.to_owned(), ip.to_string(), "127.0.0.1".to_owned()];
+    let mut issued = api.issue_rotating(&format!("system:node:{node}"), &["system:nodes"], &names)?;
+    let first = issued.borrow_and_update().clone();
+    let (sender, serving) = watch::channel((first.cert_pem, first.key_pem));
     tokio::spawn(async move {
-        while serving.changed().await.is_ok() {
-            let next = serving.borrow_and_update().clone();
+        while issued.changed().await.is_ok() {
+            let next = issued.borrow_and_update().clone();
             if sender.send((next.cert_pem, next.key_pem)).is_err() {
                 return;
             }
         }
     });
-    Ok(trine_kubelet::Config {
-        node_name: identity.node.clone(),
-        node_ip,
-        root: layout.kubelet(),
-        log_root: layout.pod_logs(),
-        cri_socket: layout.cri_socket(),
-        serving_cert_pem: first.cert_pem,
-        serving_key_pem: first.key_pem,
-        serving_next: Some(serving_next),
-        client_ca_pem: api.ca_pem().to_owned(),
-        port: trine_kubelet::config::DEFAULT_PORT,
-        cluster_dns: Vec::new(),
-        cluster_domain: "cluster.local".to_owned(),
-        pod_cidr: None,
-        resolv_conf: PathBuf::from("/etc/resolv.conf"),
-        cgroup_parent: String::new(),
-        node_labels: Vec::new(),
-    })
-}
-
-/// Writes the kubeconfig anew whenever the admin's certificate is exchanged.
-async fn keep_kubeconfig(path: PathBuf, mut texts: watch::Receiver<String>) {
-    while texts.changed().await.is_ok() {
-        let text = texts.borrow_and_update().clone();
-        if let Err(error) = write_private(&path, &text) {
-            tracing::error!(%error, "cannot write {}", path.display());
-        }
-    }
-}
-
-fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let fresh = path.with_extension("new");
-    let mut file =
-        std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    std::fs::rename(&fresh, path)?;
-    Ok(())
+    Ok(serving)
 }
 
 /// The audit log that the words ask for.
@@ -329,10 +205,12 @@ fn audit(args: &UpArgs) -> AuditConfig {
 pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let since = Instant::now();
-    let cluster = Cluster::start(layout, audit(args), &args.store, &args.registries).await?;
+    let (store, registries) = (args.store.clone(), args.registries.clone());
+    let wanted = Wanted { audit: audit(args), store, registries, nodes: args.nodes };
+    let cluster = Cluster::start(layout, wanted).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
-        Ok(()) => eprintln!("node {} Ready after {:.2?}", cluster.identity.node, since.elapsed()),
+        Ok(()) => eprintln!("{} Ready after {:.2?}", nodes::words(&cluster.identity), since.elapsed()),
         Err(error) => tracing::error!("{error:#}"),
     }
     eprintln!("kubeconfig: {}", cluster.layout.kubeconfig().display());
@@ -343,21 +221,7 @@ pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for SIGINT or SIGTERM.
-///
-/// # Errors
-/// If the process cannot listen for signals.
-pub async fn ended() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
-}
-
-/// `trine up --detach`: starts the daemon as a process of its own and returns when the node is Ready.
+/// `trine up --detach`: starts the daemon as a process of its own and returns when the nodes are Ready.
 ///
 /// # Errors
 /// If the daemon ends early (with the end of its log) or the node does not become Ready.
@@ -374,7 +238,9 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg("--data-dir").arg(layout.root()).args(args.store.words());
-    command.args(args.registries.words());
+    if let Some(nodes) = args.nodes {
+        command.arg("--nodes").arg(nodes.to_string());
+    }
     // The daemon's own folder is another one.
     for (word, file) in [("--audit-log", &args.audit_log), ("--audit-policy", &args.audit_policy)] {
         if let Some(file) = file {
@@ -392,8 +258,9 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
         }
         let ours = daemon::running(&layout).filter(|r| u32::try_from(r.process.pid) == Ok(child.id()));
         if ours.is_some_and(|r| r.ready) {
+            let nodes = Identity::load(&layout)?.map(|identity| nodes::words(&identity)).unwrap_or_default();
             eprintln!(
-                "node Ready after {:.2?}; kubeconfig: {}",
+                "{nodes} Ready after {:.2?}; kubeconfig: {}",
                 since.elapsed(),
                 layout.kubeconfig().display()
             );

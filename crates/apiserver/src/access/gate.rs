@@ -260,7 +260,7 @@ impl Gate {
     pub fn request_token(&self, account: (&str, &str), request: Value, now: i64) -> Result<Value, ApiError> {
         if let Some(user) = user::caller()
             && let Some(node) = user.node()
-            && let Some(why) = admission::node::refuse_token(&self.registry, node, account.0, &request)
+            && let Some(why) = admission::node::refuse_token(&self.registry, node, account, &request)
         {
             let (resource, name) = ("serviceaccounts".to_owned(), account.1.to_owned());
             return Err(ApiError::Denied { resource, name, why });

@@ -78,7 +78,7 @@ pub fn acceptor(identity: watch::Receiver<Identity>, ca_pem: &str) -> Result<Tls
         .allow_unauthenticated()
         .build()
         .map_err(tls)?;
-    let newest = Newest::of(identity, Arc::clone(&provider))?;
+    let newest = Newest::with_authority(identity, Arc::clone(&provider), ca_pem)?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(tls)?

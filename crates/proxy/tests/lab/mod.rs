@@ -192,6 +192,7 @@ pub fn config(host: &Netns) -> Config {
         node_pod_cidr: None,
         service_cidr: "10.96.0.0/16".parse().expect("a range"),
         node_ips: vec![HOST_IP.into()],
+        neighbours: None,
         netns: Some(host.path().to_owned()),
     }
 }

@@ -17,6 +17,7 @@ pub mod logs;
 pub mod resources;
 pub mod snapshot;
 pub mod status;
+pub mod token;
 pub mod trace;
 pub mod why;
 

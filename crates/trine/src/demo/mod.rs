@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tracing_subscriber::prelude::*;
-use trine_apiserver::AuditConfig;
 use trine_images::{ImageStore, Options};
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use trine_typed::kube::api::{DeleteParams, PostParams};
@@ -26,9 +25,7 @@ use crate::cli::args::DemoArgs;
 use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::leftovers::leftovers;
-use crate::registries::RegistryArgs;
-use crate::storage::StoreArgs;
-use crate::up::Cluster;
+use crate::up::{Cluster, Wanted};
 use crate::{down, program, steps};
 use show::Show;
 
@@ -74,9 +71,7 @@ fn temporary() -> anyhow::Result<Layout> {
 
 async fn play(layout: Layout, show: &Show) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let cluster =
-        Cluster::start(layout, AuditConfig::default(), &StoreArgs::default(), &RegistryArgs::default())
-            .await?;
+    let cluster = Cluster::start(layout, Wanted::default()).await?;
     show.done("API server answers", begin);
     cluster.ready().await?;
     show.done("node is Ready", begin);

@@ -7,6 +7,9 @@ use crate::admission::Change;
 use crate::kinds::Objects;
 use crate::registry::{Registry, text};
 
+/// Who a node's proxy, routes and volumes are to the API server.
+const NODE_PLANES: (&str, &str) = ("kube-system", "trine-node");
+
 /// Marks a Pod that a kubelet shows for one of its static Pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Where the Leases of nodes are.
@@ -209,11 +212,20 @@ fn serving_request(node: &str, request: &Value) -> Option<String> {
     }
 }
 
-/// Why the node may not have this token; `None` if it may: a node asks for the tokens that its Pods mount.
+/// Why the node may not have this token; `None` if it may: a node asks for the tokens that its Pods mount, and for its own of
+/// the account of Trine's node planes, which ends with the Node object.
 #[must_use]
-pub fn refuse_token(registry: &Registry, node: &str, namespace: &str, request: &Value) -> Option<String> {
+pub fn refuse_token(
+    registry: &Registry,
+    node: &str,
+    account: (&str, &str),
+    request: &Value,
+) -> Option<String> {
     let bound = &request["spec"]["boundObjectRef"];
-    let name = text(&bound["name"]);
+    let (namespace, name) = (account.0, text(&bound["name"]));
+    if account == NODE_PLANES && bound["apiVersion"] == "v1" && bound["kind"] == "Node" && name == node {
+        return None;
+    }
     if bound["apiVersion"] != "v1" || bound["kind"] != "Pod" || name.is_empty() {
         return Some("node requested token not bound to a pod".to_owned());
     }

@@ -1,0 +1,153 @@
+//! `trine agent`: the planes of a node alone, of a cluster whose server is elsewhere.
+//!
+//! - [`token`] what a node shows first, [`pin`] how it knows the server
+//! - `join` the first certificate, [`credentials`] where it is kept, `keep` the next ones
+//! - `request` asking for a certificate
+//! - `current` a client under which they are exchanged
+
+pub mod credentials;
+mod current;
+mod join;
+mod keep;
+mod pin;
+mod request;
+pub mod token;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use trine_typed::kube::Client;
+
+use crate::cli::args::AgentArgs;
+use crate::control::ended;
+use crate::daemon;
+use crate::identity::{self, Identity};
+use crate::layout::Layout;
+use crate::node::{self, Node, Ways};
+use crate::planes::Planes;
+use crate::settings::Settings;
+use join::Invitation;
+use keep::Who;
+
+/// How long to wait before the cluster's settings are asked for again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Runs a node until SIGINT or SIGTERM. Its Pods go on.
+///
+/// # Errors
+/// If the data dir is in use, or the cluster cannot be joined.
+pub async fn run(args: &AgentArgs) -> anyhow::Result<()> {
+    let layout = args.place.layout()?;
+    let lock = daemon::claim(&layout)?;
+    let stop = CancellationToken::new();
+    let ended = async {
+        tokio::select! {
+            ended = ended() => ended,
+            () = nobody_listens(), if args.while_stdin => Ok(()),
+        }
+    };
+    let mut ended = std::pin::pin!(ended);
+    let start = start(args, &layout, &stop);
+    let planes = tokio::select! {
+        ended = &mut ended => return Ok(ended?),
+        planes = start => planes?,
+    };
+    ended.await?;
+    stop.cancel();
+    for plane in planes {
+        plane.ended().await;
+    }
+    let _ = std::fs::remove_file(layout.pid_file());
+    drop(lock);
+    Ok(())
+}
+
+/// Until whoever started this process has gone.
+async fn nobody_listens() {
+    let mut byte = [0];
+    while tokio::io::stdin().read(&mut byte).await.is_ok_and(|read| read > 0) {}
+}
+
+async fn start(
+    args: &AgentArgs,
+    layout: &Layout,
+    stop: &CancellationToken,
+) -> anyhow::Result<Vec<crate::planes::Plane>> {
+    let mut identity = own_identity(layout, args.node_name.clone())?;
+    let ip = args.node_ip.map_or_else(identity::node_ip, Ok)?;
+    let invitation = invitation(args)?;
+    let stored = join::credentials(layout, &identity.node, &invitation).await?;
+    let who = Who { layout: layout.clone(), node: identity.node.clone(), ip };
+    let node_client = join::client_of(layout).await?;
+    let (newest, of_node) = watch::channel(Some(node_client));
+    let of_node = current::client(of_node);
+    let (newest_planes, of_planes) = watch::channel(None);
+    let of_planes = current::client(of_planes);
+    let (newest_serving, serving) = watch::channel(keep::first_serving(&who)?);
+    tokio::spawn(keep::client(who.clone(), stored.clone(), newest));
+    tokio::spawn(keep::serving(who.clone(), of_node.clone(), newest_serving));
+    tokio::spawn(keep::account(who.clone(), of_node.clone(), stored.clone(), newest_planes));
+    let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
+    let settings = settings(layout, &mut identity, &of_node).await?;
+    let node = Node {
+        layout: layout.clone(),
+        identity,
+        ip,
+        settings,
+        serving,
+        ca_pem: stored.ca_pem,
+        registries: args.registries.clone(),
+    };
+    let ways = Ways { kubelet: of_node, network: of_planes.clone(), volumes: of_planes };
+    let started = node::start(&planes, node, ways)?;
+    daemon::record(layout, true)?;
+    Ok(started)
+}
+
+/// The names of this data dir, made at its first start. A node does not change its name.
+fn own_identity(layout: &Layout, name: Option<String>) -> anyhow::Result<Identity> {
+    if let Some(identity) = Identity::load(layout)? {
+        let same = name.is_none_or(|name| name == identity.node);
+        anyhow::ensure!(same, "{} is node {}'s", layout.root().display(), identity.node);
+        return Ok(identity);
+    }
+    let identity = Identity::new(name.unwrap_or_else(identity::node_name))?;
+    identity.save(layout)?;
+    Ok(identity)
+}
+
+fn invitation(args: &AgentArgs) -> anyhow::Result<Invitation> {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let token = match (&args.token, &args.token_file) {
+        (Some(token), _) => Some(token.clone()),
+        // The file of a token that is needed no more may be gone.
+        (None, Some(path)) if path.exists() => Some(read(path)?),
+        (None, _) => None,
+    };
+    Ok(Invitation {
+        server: args.server.clone(),
+        token: token.map(|t| t.parse()).transpose()?,
+        ca_pem: args.ca_file.as_deref().map(read).transpose()?,
+    })
+}
+
+/// What the cluster says of itself, for as long as it takes to hear it; kept for the node's end without a server.
+async fn settings(layout: &Layout, identity: &mut Identity, client: &Client) -> anyhow::Result<Settings> {
+    let settings = loop {
+        match Settings::fetch(client).await {
+            Ok(settings) => break settings,
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+        tokio::time::sleep(RETRY).await;
+    };
+    identity.pod_cidr = settings.pod_cidr.to_string();
+    identity.service_cidr = settings.service_cidr.to_string();
+    identity.save(layout)?;
+    Ok(settings)
+}

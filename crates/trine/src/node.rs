@@ -1,0 +1,201 @@
+//! The planes of a node: runtime, storage, kubelet, routes to the other nodes, proxy. In `up` beside the control plane,
+//! in `agent` alone.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use trine_kernel::netlink::Cidr;
+use trine_proxy::ProxyError;
+use trine_typed::kube::Client;
+
+use crate::builtin;
+use crate::identity::Identity;
+use crate::layout::Layout;
+use crate::planes::{Plane, Planes};
+use crate::registries::RegistryArgs;
+use crate::settings::Settings;
+
+/// A certificate and its key, both PEM.
+pub type Pair = (String, String);
+
+/// What a node is.
+pub struct Node {
+    /// Its files.
+    pub layout: Layout,
+    /// Its names. `node_range` is known on a first start of a server, which gives its own node the first range.
+    pub identity: Identity,
+    /// The address by which the API server and the other nodes reach it.
+    pub ip: IpAddr,
+    /// What it knows of the cluster.
+    pub settings: Settings,
+    /// What the kubelet shows, and shows next.
+    pub serving: watch::Receiver<Pair>,
+    /// Who signs those that may call the kubelet, PEM.
+    pub ca_pem: String,
+    /// Where images come from.
+    pub registries: RegistryArgs,
+}
+
+/// Its ways to the API server.
+pub struct Ways {
+    /// As the node itself.
+    pub kubelet: Client,
+    /// For Services, endpoints and nodes.
+    pub network: Client,
+    /// For claims and volumes.
+    pub volumes: Client,
+}
+
+/// Starts the planes of a node.
+///
+/// # Errors
+/// If the network's configuration cannot be written. The planes are supervised.
+pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plane>> {
+    let range = node.identity.node_range.as_ref().map(|range| range.parse::<Cidr>()).transpose()?;
+    if let Some(range) = range {
+        builtin::write_network(&node.layout, &node.identity.instance, range)?;
+    }
+    let (ranges, range) = watch::channel(range);
+    tokio::spawn(follow_range(node.layout.clone(), node.identity.clone(), range.clone()));
+    let mut started = Vec::new();
+    let config = cri_config(&node.layout, &node.identity, &node.registries);
+    started.push(planes.run("cri", move |stop| trine_cri::serve(config.clone(), stop)));
+    let config = csi_driver_config(&node.layout, &node.identity);
+    started.push(planes.run("csi-driver", move |stop| trine_csi_driver::serve(config.clone(), stop)));
+    let (config, client) = (kubelet_config(&node), ways.kubelet);
+    started.push(planes.run("kubelet", move |stop| trine_kubelet::run(config.clone(), client.clone(), stop)));
+    let me = trine_overlay::Me {
+        instance: node.identity.instance.clone(),
+        node: node.identity.node.clone(),
+        cluster: node.settings.pod_cidr,
+    };
+    let client = ways.network.clone();
+    started
+        .push(planes.run("overlay", move |stop| {
+            trine_overlay::run(client.clone(), me.clone(), ranges.clone(), stop)
+        }));
+    let (config, client) = (proxy_config(&node), ways.network);
+    started.push(planes.run("proxy", move |stop| proxy(client.clone(), config.clone(), range.clone(), stop)));
+    let config = trine_csi_controllers::Config {
+        socket: node.layout.csi_socket(),
+        node_name: Some(node.identity.node.clone()),
+        tell_claims: true,
+        create_driver_object: false,
+    };
+    let client = ways.volumes;
+    started.push(planes.run("csi-controllers", move |stop| {
+        trine_csi_controllers::run(client.clone(), config.clone(), stop)
+    }));
+    Ok(started)
+}
+
+/// Runs the proxy with the node's own range, anew if that changes.
+async fn proxy(
+    client: Client,
+    config: trine_proxy::Config,
+    mut range: watch::Receiver<Option<Cidr>>,
+    stop: CancellationToken,
+) -> Result<(), ProxyError> {
+    loop {
+        let known = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            known = range.wait_for(Option::is_some) => known.ok().and_then(|range| *range),
+        };
+        let end = stop.child_token();
+        let config = trine_proxy::Config { node_pod_cidr: known, ..config.clone() };
+        let mut running = std::pin::pin!(trine_proxy::run(client.clone(), config, end.clone()));
+        tokio::select! {
+            ended = &mut running => return ended,
+            changed = range.changed() => {
+                end.cancel();
+                let ended = running.await;
+                if changed.is_err() || stop.is_cancelled() {
+                    return ended;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the network's configuration, and the range into the identity, whenever the node is given another range.
+async fn follow_range(layout: Layout, identity: Identity, mut range: watch::Receiver<Option<Cidr>>) {
+    while range.changed().await.is_ok() {
+        let Some(range) = *range.borrow_and_update() else { continue };
+        let written = builtin::write_network(&layout, &identity.instance, range).and_then(|()| {
+            let mut current = Identity::load(&layout)?.unwrap_or_else(|| identity.clone());
+            current.node_range = Some(range.to_string());
+            current.save(&layout)
+        });
+        match written {
+            Ok(()) => tracing::info!(%range, "this node's Pods"),
+            Err(error) => tracing::error!("this node's Pod range is not in force: {error:#}"),
+        }
+    }
+}
+
+/// The runtime's settings for a data dir.
+#[must_use]
+pub fn cri_config(layout: &Layout, identity: &Identity, registries: &RegistryArgs) -> trine_cri::Config {
+    trine_cri::Config {
+        socket: layout.cri_socket(),
+        state_dir: layout.cri_state(),
+        images_dir: layout.images(),
+        cni_conf_dir: layout.cni_conf(),
+        cni_bin_dirs: vec![layout.cni_bin()],
+        cni_state_dir: layout.cni_state(),
+        instance: identity.instance.clone(),
+        images: registries.options(layout),
+        ..trine_cri::Config::default()
+    }
+}
+
+/// The built-in driver's settings for a data dir.
+#[must_use]
+pub fn csi_driver_config(layout: &Layout, identity: &Identity) -> trine_csi_driver::Config {
+    trine_csi_driver::Config {
+        socket: layout.csi_socket(),
+        registration_dir: Some(layout.plugins_registry()),
+        pool_dir: layout.pool(),
+        node_id: identity.node.clone(),
+        max_volumes: trine_csi_driver::DEFAULT_MAX_VOLUMES,
+        pool_bytes: None,
+    }
+}
+
+fn proxy_config(node: &Node) -> trine_proxy::Config {
+    trine_proxy::Config {
+        node_name: node.identity.node.clone(),
+        instance: node.identity.instance.clone(),
+        pod_cidr: node.settings.pod_cidr,
+        node_pod_cidr: None,
+        service_cidr: node.settings.service_cidr,
+        node_ips: vec![node.ip],
+        neighbours: node.settings.nodes_cidr,
+        netns: None,
+    }
+}
+
+fn kubelet_config(node: &Node) -> trine_kubelet::Config {
+    let mut next = node.serving.clone();
+    let (cert, key) = next.borrow_and_update().clone();
+    trine_kubelet::Config {
+        node_name: node.identity.node.clone(),
+        node_ip: node.ip,
+        root: node.layout.kubelet(),
+        log_root: node.layout.pod_logs(),
+        cri_socket: node.layout.cri_socket(),
+        serving_cert_pem: cert,
+        serving_key_pem: key,
+        serving_next: Some(next),
+        client_ca_pem: node.ca_pem.clone(),
+        port: trine_kubelet::config::DEFAULT_PORT,
+        cluster_dns: node.settings.cluster_dns.clone(),
+        cluster_domain: node.settings.cluster_domain.clone(),
+        pod_cidr: None,
+        resolv_conf: PathBuf::from("/etc/resolv.conf"),
+        cgroup_parent: String::new(),
+        node_labels: Vec::new(),
+    }
+}

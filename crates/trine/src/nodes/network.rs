@@ -1,0 +1,115 @@
+//! The bridge that all nodes of this machine are on, and each node's link to it. Everything is looked at first, so that a
+//! restart changes nothing.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::Context;
+use std::os::fd::AsFd;
+use trine_kernel::netlink::{Cidr, LinkChange, Mac, Request, Route, RouteEntry, Veth, VethPeer};
+use trine_kernel::netns::Netns;
+
+use super::plan::{Member, address, bridge, range};
+use crate::identity::Identity;
+
+/// The link of a node in its machine.
+const LINK: &str = "eth0";
+
+/// Makes the bridge, if this machine has several nodes; gives the host's address on it.
+///
+/// # Errors
+/// What the kernel says.
+pub fn prepare(identity: &Identity) -> anyhow::Result<Option<IpAddr>> {
+    let Some(range) = range(identity) else { return Ok(None) };
+    let own = address(range, 1);
+    ensure_bridge(&bridge(identity), own)
+        .with_context(|| format!("cannot make the bridge {}", bridge(identity)))?;
+    Ok(Some(own.addr))
+}
+
+fn ensure_bridge(name: &str, own: Cidr) -> anyhow::Result<()> {
+    let mut route = Route::open()?;
+    let link = match route.find_link(name)? {
+        Some(link) => link,
+        None => {
+            route.run(&[Request::add_bridge(name, Some(mac(own.addr)), None)])?;
+            route.link(name)?
+        }
+    };
+    let mut changes = Vec::new();
+    if !link.up {
+        changes.push(LinkChange { up: Some(true), ..LinkChange::default() }.request(&link));
+    }
+    if route.addresses(Some(link.index))?.iter().all(|a| a.addr != own) {
+        changes.push(Request::add_address(link.index, own));
+    }
+    Ok(route.run(&changes)?)
+}
+
+/// A hardware address of the host's own choice for an address, so that neighbours' caches stay true over restarts.
+fn mac(address: IpAddr) -> Mac {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            Mac([0x02, 0x54, a, b, c, d])
+        }
+        IpAddr::V6(v6) => {
+            let [.., a, b, c, d] = v6.octets();
+            Mac([0x02, 0x54, a, b, c, d])
+        }
+    }
+}
+
+/// Joins a node's machine to the bridge, unless it is joined.
+///
+/// # Errors
+/// What the kernel says.
+pub fn join(identity: &Identity, member: &Member, netns: &Path) -> anyhow::Result<()> {
+    let (mut host, netns) = (Route::open()?, Netns::open(netns)?);
+    let mut inside = Route::open_in(&netns)?;
+    let port = host.find_link(&member.link)?;
+    let end = inside.find_link(LINK)?;
+    if port.is_none() || end.is_none() {
+        // One end without the other is of a machine that is gone.
+        if port.is_some() {
+            host.del_link(&member.link)?;
+        }
+        let peer = VethPeer { name: LINK, netns: Some(netns.as_fd()), mac: Some(mac(member.address.addr)) };
+        host.add_veth(&Veth { name: &member.link, mac: None, mtu: None, peer })?;
+    }
+    let bridge = host.link(bridge(identity).as_str())?;
+    let port = host.link(&member.link)?;
+    if port.master != Some(bridge.index) {
+        let change = LinkChange { master: Some(bridge.index), up: Some(true), ..LinkChange::default() };
+        host.set_link(&port, &change)?;
+    }
+    let (lo, end) = (inside.link("lo")?, inside.link(LINK)?);
+    let up = LinkChange { up: Some(true), ..LinkChange::default() };
+    let mut changes = vec![up.request(&lo), up.request(&end)];
+    if inside.addresses(Some(end.index))?.iter().all(|a| a.addr != member.address) {
+        changes.push(Request::add_address(end.index, member.address));
+    }
+    inside.run(&changes)?;
+    let out = RouteEntry {
+        gateway: Some(address(member.address, 1).addr),
+        device: Some(end.index),
+        ..RouteEntry::to(Cidr::default_route(false))
+    };
+    Ok(inside.replace_route(&out)?)
+}
+
+/// Removes the host's end of a node's link; the other end goes with it. Absent is success.
+///
+/// # Errors
+/// What the kernel says.
+pub fn leave(member: &Member) -> anyhow::Result<()> {
+    Ok(Route::open()?.del_link(&member.link)?)
+}
+
+/// Removes the bridge. Absent is success.
+///
+/// # Errors
+/// What the kernel says.
+pub fn remove(identity: &Identity) -> anyhow::Result<()> {
+    Ok(Route::open()?.del_link(&bridge(identity))?)
+}

@@ -1,0 +1,116 @@
+//! Names and addresses of the nodes on this machine. They follow from the data dir's identity, so there is no list that could
+//! be lost.
+
+use std::net::IpAddr;
+
+use trine_kernel::netlink::Cidr;
+
+use crate::identity::Identity;
+
+/// How many nodes a machine may have: their numbers are two hex digits of a link's name, and each takes a Pod range.
+const MOST: u8 = 250;
+
+/// A further node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The node's name and its machine's host name.
+    pub name: String,
+    /// Its address on the common bridge, with the bridge's prefix length.
+    pub address: Cidr,
+    /// The host's end of its link.
+    pub link: String,
+}
+
+/// How many nodes there are to be: as many as last time unless told otherwise. Nodes do not vanish with a smaller number:
+/// they may hold volumes.
+///
+/// # Errors
+/// If the number is too large or too small.
+pub fn count(last: u8, wanted: Option<u8>) -> anyhow::Result<u8> {
+    let count = wanted.unwrap_or(last);
+    anyhow::ensure!((1..=MOST).contains(&count), "--nodes takes 1 to {MOST}");
+    anyhow::ensure!(
+        count >= last,
+        "this cluster has {last} nodes, whose volumes would be lost with --nodes {count}: `trine down --purge` begins anew"
+    );
+    Ok(count)
+}
+
+/// The bridge that all nodes of this machine are on.
+#[must_use]
+pub fn bridge(identity: &Identity) -> String {
+    format!("tr{}b0", identity.instance)
+}
+
+/// The nodes' range, if this machine has several.
+#[must_use]
+pub fn range(identity: &Identity) -> Option<Cidr> {
+    identity.nodes_cidr.as_ref().filter(|_| identity.nodes > 1)?.parse().ok()
+}
+
+/// The address of node `number` in the nodes' range; the host's is 1.
+#[must_use]
+pub fn address(range: Cidr, number: u8) -> Cidr {
+    let addr = match range.network().addr {
+        IpAddr::V4(v4) => IpAddr::from((u32::from(v4) + u32::from(number)).to_be_bytes()),
+        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) + u128::from(number)).to_be_bytes()),
+    };
+    Cidr { addr, len: range.len }
+}
+
+/// The further nodes; the first node is the host's own.
+#[must_use]
+pub fn members(identity: &Identity) -> Vec<Member> {
+    let Some(range) = range(identity) else { return Vec::new() };
+    let member = |number| Member {
+        name: format!("{}-{number}", identity.node),
+        address: address(range, number),
+        link: format!("tr{}{number:02x}", identity.instance),
+    };
+    (2..=identity.nodes).map(member).collect()
+}
+
+/// For people: `node a`, or `nodes a a-2 a-3`.
+#[must_use]
+pub fn words(identity: &Identity) -> String {
+    let names: Vec<String> =
+        std::iter::once(identity.node.clone()).chain(members(identity).into_iter().map(|m| m.name)).collect();
+    format!("{} {}", if names.len() == 1 { "node" } else { "nodes" }, names.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_follow_from_the_identity() {
+        let mut identity = Identity::new("vm".to_owned()).unwrap();
+        identity.instance = "00aabb".to_owned();
+        assert!(members(&identity).is_empty());
+        assert_eq!(words(&identity), "node vm");
+        identity.nodes_cidr = Some("10.222.0.0/16".to_owned());
+        assert!(members(&identity).is_empty(), "one node, though there were several");
+        identity.nodes = 3;
+        let all = members(&identity);
+        assert_eq!(all.len(), 2);
+        assert_eq!(
+            all[0],
+            Member {
+                name: "vm-2".to_owned(),
+                address: "10.222.0.2/16".parse().unwrap(),
+                link: "tr00aabb02".to_owned()
+            }
+        );
+        assert_eq!(words(&identity), "nodes vm vm-2 vm-3");
+    }
+
+    #[test]
+    fn the_number_of_nodes_stays_or_grows() {
+        for (last, wanted, count_is) in [(1, None, Some(1)), (2, None, Some(2)), (1, Some(3), Some(3))] {
+            assert_eq!(count(last, wanted).ok(), count_is);
+        }
+        for (last, wanted) in [(1, Some(0)), (2, Some(1)), (1, Some(251))] {
+            assert!(count(last, wanted).is_err(), "{last} {wanted:?}");
+        }
+    }
+}
