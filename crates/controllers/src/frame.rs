@@ -182,6 +182,8 @@ pub async fn run(
         ),
         supervised("garbage-collector", cx("generic-garbage-collector"), crate::garbage::run),
         supervised("resource-quota", cx("resourcequota-controller"), crate::resource_quota::run),
+        supervised("daemon-set", cx("daemon-set-controller"), crate::daemon_set::run),
+        supervised("stateful-set", cx("statefulset-controller"), crate::stateful_set::run),
         supervised("deployment", cx("deployment-controller"), crate::deployment::run),
         supervised("cron-job", cx("cronjob-controller"), crate::cron_job::run),
         supervised("job", cx("job-controller"), crate::job::run),

@@ -15,6 +15,8 @@
 //! - [`resource_quota`] how much of its quotas a namespace uses
 //! - [`replica_set`] a number of Pods alike: ReplicaSets and ReplicationControllers
 //! - [`deployment`] from one template to the next, without a gap
+//! - [`daemon_set`] a Pod on every node that is to have one
+//! - [`stateful_set`] Pods with names and claims of their own
 //! - [`job`] Pods that run to their end
 //! - [`ttl_after_finished`] Jobs go some time after it
 //! - [`cron_job`] Jobs at certain times
@@ -26,6 +28,7 @@
 pub mod attach_detach;
 pub mod certificates;
 pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
 pub mod events;
@@ -41,6 +44,7 @@ pub mod replica_set;
 pub mod resource_quota;
 pub mod role_aggregation;
 pub mod service_account_token;
+pub mod stateful_set;
 pub mod ttl_after_finished;
 pub mod volume_binder;
 pub mod volume_protection;

@@ -11,7 +11,7 @@
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`work_queue`] keys that wait for their reconcile
 //! - [`conditions`] setting a status condition
-//! - [`pods`], [`volumes`] what scheduler, controllers and `why` have to see alike
+//! - [`pods`], [`volumes`], [`placement`] what scheduler, controllers and `why` have to see alike
 //! - [`supervise`] a loop that outlives its panics
 
 pub mod chain;
@@ -22,6 +22,7 @@ pub mod feed;
 pub mod instances;
 pub mod leader;
 pub mod mirror;
+pub mod placement;
 pub mod pods;
 pub mod supervise;
 pub mod volumes;

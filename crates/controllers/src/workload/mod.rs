@@ -6,6 +6,7 @@
 //! - [`readiness`] what a Pod is good for at a time
 //! - [`ranking`] which Pod goes first
 //! - [`batch`] many writes, cautiously
+//! - [`revisions`] the templates that a workload has had
 //! - [`selecting`] selectors of specs
 //! - [`share`] numbers and percentages
 //! - [`template`] when two templates are the same, and a short name for one
@@ -15,6 +16,7 @@ pub mod claim;
 pub mod pods;
 pub mod ranking;
 pub mod readiness;
+pub mod revisions;
 pub mod selecting;
 pub mod share;
 pub mod template;

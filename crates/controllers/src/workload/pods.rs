@@ -49,6 +49,46 @@ pub struct Pods {
 }
 
 impl Pods {
+    fn api(&self, namespace: Option<String>) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &namespace.unwrap_or_default())
+    }
+
+    /// Makes a Pod, and tells nobody.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub async fn make(&self, pod: &Pod) -> Result<Pod, kube::Error> {
+        let made = self.api(pod.namespace()).create(&PostParams::default(), pod).await?;
+        self.mirror.learn(&made);
+        Ok(made)
+    }
+
+    /// Removes a Pod, and tells nobody; one that is gone is success.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub async fn remove(&self, pod: &Pod) -> Result<(), kube::Error> {
+        let uid = pod.uid().unwrap_or_default();
+        let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(same), ..Default::default() };
+        let forget = || self.mirror.forget(&Key::of(&pod.metadata), &uid);
+        match self.api(pod.namespace()).delete(&pod.name_any(), &params).await {
+            Ok(answer) => {
+                match answer.left().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
+                    Some(going) => self.mirror.learn(&going),
+                    None => forget(),
+                }
+                Ok(())
+            }
+            // Gone, or another one of its name is there.
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+                forget();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes a Pod.
     ///
     /// # Errors
@@ -57,10 +97,8 @@ impl Pods {
     where
         O: Resource<DynamicType = ()>,
     {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace().unwrap_or_default());
-        match api.create(&PostParams::default(), pod).await {
+        match self.make(pod).await {
             Ok(made) => {
-                self.mirror.learn(&made);
                 let note = format!("Created pod: {}", made.name_any());
                 self.events.post(owner, Level::Normal, "SuccessfulCreate", "CreatePod", note);
                 Ok(made)
@@ -83,24 +121,11 @@ impl Pods {
     where
         O: Resource<DynamicType = ()>,
     {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        let (name, uid) = (pod.name_any(), pod.uid().unwrap_or_default());
-        let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(same), ..Default::default() };
-        let forget = || self.mirror.forget(&Key::of(&pod.metadata), &uid);
-        match api.delete(&name, &params).await {
-            Ok(answer) => {
-                match answer.left().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
-                    Some(going) => self.mirror.learn(&going),
-                    None => forget(),
-                }
+        let name = pod.name_any();
+        match self.remove(pod).await {
+            Ok(()) => {
                 let note = format!("Deleted pod: {name}");
                 self.events.post(owner, Level::Normal, "SuccessfulDelete", "DeletePod", note);
-                Ok(())
-            }
-            // Gone, or another one of its name is there.
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
-                forget();
                 Ok(())
             }
             Err(error) => {

@@ -213,7 +213,7 @@ async fn a_cron_job_makes_jobs_and_keeps_few() {
     let pod = cluster.pods(&selector).await.remove(0);
     cluster.end(&pod, "Succeeded", 0).await;
     until("it is gone", async || jobs().await.iter().all(|job| job.uid() != made.uid())).await;
-    assert!(status().await["lastSuccessfulTime"].is_string());
+    until("it says when", async || status().await["lastSuccessfulTime"].is_string()).await;
     let completed = format!("SawCompletedJob: Saw completed job: {}, condition: Complete", made.name_any());
     until("it is told", async || cluster.told("c").await.contains(&completed)).await;
 }

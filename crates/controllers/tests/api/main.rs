@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod daemon_sets;
 mod deployments;
 mod jobs;
 mod node;
 mod promises;
 mod replica_sets;
+mod stateful_sets;

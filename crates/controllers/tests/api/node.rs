@@ -106,21 +106,29 @@ impl Node {
     async fn play(&self, client: &Client, node: &str, pod: &Pod) {
         let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap());
         let name = pod.name_any();
-        let bound = pod.spec.as_ref().and_then(|s| s.node_name.clone()).is_some();
+        let spec = json!(pod.spec);
+        let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        let meant = terms[0]["matchFields"][0]["values"][0].as_str().unwrap_or(node);
+        let bound = spec["nodeName"].as_str();
+        if bound.unwrap_or(meant) != node {
+            return;
+        }
         let phase = pod.status.as_ref().and_then(|s| s.phase.clone()).unwrap_or_default();
         if pod.metadata.deletion_timestamp.is_some() {
             if image(pod) != SLOW || !*self.held.lock().unwrap() {
                 let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
                 let _ = api.delete(&name, &now).await;
             }
-        } else if !bound {
+        } else if bound.is_none() {
             let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                 "target": {"kind": "Node", "name": node}});
             let new = PostParams::default();
             let _ = api.create_subresource::<_, serde_json::Value>("binding", &name, &new, &binding).await;
         } else if phase == "Pending" {
             let ready = if image(pod) == BROKEN { "False" } else { "True" };
-            let status = json!({"status": {"phase": "Running", "conditions": [
+            // What a test said meanwhile is not said over.
+            let version = json!({"resourceVersion": pod.resource_version()});
+            let status = json!({"metadata": version, "status": {"phase": "Running", "conditions": [
                 {"type": "Ready", "status": ready, "lastTransitionTime": Timestamp::now().strftime("%FT%TZ").to_string()}]}});
             let _ = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await;
         }

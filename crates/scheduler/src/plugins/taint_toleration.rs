@@ -1,6 +1,7 @@
 //! TaintToleration: a node's NoSchedule and NoExecute taints must be tolerated.
 
-use trine_typed::k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
+use trine_typed::k8s_openapi::api::core::v1::{Pod, Taint};
+use trine_typed::placement;
 
 use crate::framework::Rejection;
 use crate::snapshot::NodeInfo;
@@ -25,16 +26,6 @@ pub fn filter(pod: &Pod, node: &NodeInfo) -> Result<(), Rejection> {
 /// True if one of the Pod's tolerations covers `taint`.
 #[must_use]
 pub fn tolerates(pod: &Pod, taint: &Taint) -> bool {
-    let tolerations = pod.spec.as_ref().and_then(|s| s.tolerations.as_ref());
-    tolerations.into_iter().flatten().any(|t| covers(t, taint))
-}
-
-fn covers(toleration: &Toleration, taint: &Taint) -> bool {
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    let value = toleration.value.as_deref().unwrap_or_default();
-    (effect.is_empty() || effect == taint.effect)
-        && ((key.is_empty() && exists) || key == taint.key)
-        && (exists || value == taint.value.as_deref().unwrap_or_default())
+    let tolerations = pod.spec.as_ref().and_then(|s| s.tolerations.as_deref());
+    placement::tolerates(tolerations.unwrap_or_default(), taint)
 }

@@ -9,7 +9,8 @@ use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
 use trine_typed::pods::claim_names;
 use trine_typed::volumes::{BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE, capacity, fits};
 
-use super::node_affinity;
+use trine_typed::placement;
+
 use crate::framework::Rejection;
 use crate::snapshot::{NodeInfo, Snapshot};
 
@@ -115,7 +116,7 @@ pub fn filter(volumes: &PodVolumes, node: &NodeInfo, snapshot: &Snapshot) -> Res
 
 fn reachable(volume: &PersistentVolume, node: &NodeInfo) -> bool {
     let affinity = volume.spec.as_ref().and_then(|s| s.node_affinity.as_ref());
-    affinity.and_then(|a| a.required.as_ref()).is_none_or(|required| node_affinity::matches(required, node))
+    affinity.and_then(|a| a.required.as_ref()).is_none_or(|required| placement::matches(required, &node.node))
 }
 
 fn topology_allows(class: &StorageClass, node: &NodeInfo) -> bool {
