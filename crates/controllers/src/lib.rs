@@ -20,6 +20,7 @@
 //! - [`job`] Pods that run to their end
 //! - [`ttl_after_finished`] Jobs go some time after it
 //! - [`cron_job`] Jobs at certain times
+//! - [`disruption`] how many Pods of a budget may be evicted
 //! - [`workload`] what the controllers of workloads share
 //! - [`frame`] the loop that the others share
 //! - [`mirrors`] what all of them read
@@ -30,6 +31,7 @@ pub mod certificates;
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
+pub mod disruption;
 pub mod endpoint_slice;
 pub mod events;
 pub mod frame;

@@ -100,7 +100,8 @@ mod tests {
         let of_pod = ("Pod", "web-3", "pod3");
         type Owners<'a> = &'a [(&'a str, &'a str, &'a str)];
         // The policy, the ordinal (0 is wanted, 3 is scaled away), the owners, and those that it should have.
-        let rows: [(&str, &str, i32, Owners, Option<&[&str]>); 12] = [
+        type Row<'a> = (&'a str, &'a str, i32, Owners<'a>, Option<&'a [&'a str]>);
+        let rows: [Row; 12] = [
             ("Retain", "Retain", 0, &[], None),
             ("Retain", "Retain", 0, &[of_set], Some(&[])),
             ("Delete", "Retain", 0, &[], Some(&["set"])),

@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn the_present_revision_is_found_by_its_template_and_gets_the_highest_number() {
-        let rows: [(&str, &[(&str, i64)], Option<i64>, i64, &[i64]); 5] = [
+        type Row<'a> = (&'a str, &'a [(&'a str, i64)], Option<i64>, i64, &'a [i64]);
+        let rows: [Row; 5] = [
             ("none", &[], None, 1, &[]),
             ("a new template", &[("b", 2), ("c", 1)], None, 3, &[1, 2]),
             ("the same as ever", &[("b", 1), ("a", 2)], Some(2), 2, &[1]),
