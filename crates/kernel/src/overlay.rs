@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
@@ -12,6 +13,9 @@ use rustix::mount::{
 
 /// The longest string that `fsconfig` takes, without its NUL.
 const FSCONFIG_STRING: usize = 255;
+
+/// True once it has been found out that this kernel takes all layers in one string only.
+static ONE_STRING: AtomicBool = AtomicBool::new(false);
 
 /// Why an overlay could not be mounted or taken away.
 #[derive(Debug, thiserror::Error)]
@@ -50,25 +54,32 @@ impl Overlay<'_> {
     /// # Errors
     /// [`OverlayError`] with the step and the kernel's words.
     pub fn mount(&self, target: &Path) -> Result<(), OverlayError> {
+        if ONE_STRING.load(Ordering::Relaxed) {
+            return self.mount_by_string(target);
+        }
+        let Err(error) = self.mount_by_layers(target) else { return Ok(()) };
+        // Kernels before 6.8 know only the one string; those before 6.5 say so at the last step, with this code for all faults.
+        let old = matches!(error.source.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS));
+        if !old || self.mount_by_string(target).is_err() {
+            return Err(error);
+        }
+        ONE_STRING.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn mount_by_layers(&self, target: &Path) -> Result<(), OverlayError> {
         let fail = |call, log, source: Errno| OverlayError {
             target: target.to_owned(),
             call,
             log,
             source: source.into(),
         };
-        let context = match fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC) {
-            Ok(context) => context,
-            Err(Errno::NOSYS) => return self.mount_by_string(target),
-            Err(e) => return Err(fail("open the overlay file system", String::new(), e)),
-        };
+        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)
+            .map_err(|e| fail("open the overlay file system", String::new(), e))?;
         let mut held = Vec::new();
         for dir in self.lower {
-            match set_path(&context, "lowerdir+", dir, &mut held) {
-                Ok(()) => {}
-                // Kernels before 6.8 know only the one string.
-                Err(Errno::INVAL) if held.is_empty() => return self.mount_by_string(target),
-                Err(e) => return Err(fail("add a layer", kernel_log(&context), e)),
-            }
+            set_path(&context, "lowerdir+", dir, &mut held)
+                .map_err(|e| fail("add a layer", kernel_log(&context), e))?;
         }
         for (key, dir) in [("upperdir", self.upper), ("workdir", self.work)] {
             set_path(&context, key, dir, &mut held)
@@ -161,4 +172,44 @@ pub fn unmount_all(target: &Path) -> Result<(), OverlayError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn layers_lie_over_each_other_however_the_kernel_takes_them() {
+        let test = "layers_lie_over_each_other_however_the_kernel_takes_them";
+        if !testing::root(test) {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        // Long enough for short names to be needed.
+        let long = "l".repeat(200);
+        let lower: Vec<PathBuf> = (0..40).map(|n| dir.path().join(format!("{long}/{long}/{n}"))).collect();
+        for (n, layer) in lower.iter().enumerate() {
+            std::fs::create_dir_all(layer).unwrap();
+            std::fs::write(layer.join("which"), n.to_string()).unwrap();
+            std::fs::write(layer.join(format!("own-{n}")), "").unwrap();
+        }
+        let [upper, work, target] = ["upper", "work", "target"].map(|name| dir.path().join(name));
+        for folder in [&upper, &work, &target] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let overlay = Overlay { lower: &lower, upper: &upper, work: &work, volatile: true };
+        for name in ["as it chooses", "by one string"] {
+            if name == "by one string" { overlay.mount_by_string(&target) } else { overlay.mount(&target) }
+                .unwrap();
+            assert_eq!(std::fs::read_to_string(target.join("which")).unwrap(), "0", "{name}");
+            assert!(target.join("own-39").exists(), "{name}");
+            std::fs::write(target.join("new"), "").unwrap();
+            assert!(upper.join("new").exists(), "{name}");
+            unmount_all(&target).unwrap();
+            // A volatile overlay leaves a mark that forbids the next one.
+            std::fs::remove_dir_all(&work).unwrap();
+            std::fs::create_dir(&work).unwrap();
+        }
+    }
 }
