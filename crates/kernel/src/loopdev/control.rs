@@ -20,6 +20,10 @@ const ATTEMPTS: u32 = 64;
 /// How long a detached device may take to let go of its file before it counts as held.
 const LET_GO: Duration = Duration::from_secs(3);
 
+/// The driver's own file, and its number (10:237).
+const CONTROL: &str = "/dev/loop-control";
+const CONTROL_DEVICE: (u32, u32) = (10, 237);
+
 // Numbers from the kernel's uapi/linux/loop.h.
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
@@ -64,7 +68,7 @@ const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() 
 /// [`LoopError`].
 pub fn attach(file: &Path) -> Result<Attached, LoopError> {
     let backing = open(file)?;
-    let control = open(Path::new("/dev/loop-control"))?;
+    let control = control()?;
     for attempt in 0..ATTEMPTS {
         let number = get_free(&control)?;
         let device = PathBuf::from(format!("/dev/loop{number}"));
@@ -166,8 +170,27 @@ fn try_configure(device: &Path, backing: &File, flags: u32) -> Result<(), LoopEr
 }
 
 fn get_free(control: &File) -> Result<u32, LoopError> {
-    let number = ioctl(control, Path::new("/dev/loop-control"), "LOOP_CTL_GET_FREE", LOOP_CTL_GET_FREE, 0)?;
+    let number = ioctl(control, Path::new(CONTROL), "LOOP_CTL_GET_FREE", LOOP_CTL_GET_FREE, 0)?;
     Ok(number.unsigned_abs())
+}
+
+/// Opens the driver. Where it is a module that nobody has needed yet, there may be no file for it either; opening one loads it.
+fn control() -> Result<File, LoopError> {
+    let path = Path::new(CONTROL);
+    match open(path) {
+        Err(LoopError::Call { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            let kind = rustix::fs::FileType::CharacterDevice;
+            let device = rustix::fs::makedev(CONTROL_DEVICE.0, CONTROL_DEVICE.1);
+            match rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, device) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => open(path),
+                Err(errno) => {
+                    Err(LoopError::Call { call: "make", path: path.to_owned(), source: errno.into() })
+                }
+            }
+        }
+        result => result,
+    }
 }
 
 fn open(path: &Path) -> Result<File, LoopError> {
