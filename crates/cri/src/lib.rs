@@ -10,6 +10,7 @@
 mod config;
 pub mod container;
 mod error;
+mod groups;
 pub mod keeper;
 mod restart;
 mod runtime;
@@ -23,4 +24,4 @@ pub use config::Config;
 pub use error::CriError;
 pub use runtime::Runtime;
 pub use serve::serve;
-pub use teardown::teardown;
+pub use teardown::{leave_groups, teardown};

@@ -65,11 +65,11 @@ pub(crate) struct Inner {
 }
 
 impl Runtime {
-    /// A runtime that knows nothing yet; [`crate::serve`] lets it read its records.
+    /// A runtime that knows nothing yet; [`crate::serve`] lets it read its records. Groups are made in `hierarchies`.
     ///
     /// # Errors
     /// [`CriError`] if its folders or the image store cannot be opened.
-    pub fn open(config: Config) -> Result<Self, CriError> {
+    pub(crate) fn open(config: Config, hierarchies: Hierarchies) -> Result<Self, CriError> {
         let sandboxes = config.sandboxes_dir();
         std::fs::create_dir_all(&sandboxes).map_err(CriError::io("make", &sandboxes))?;
         let images = ImageStore::open(&config.images_dir, config.images.clone())
@@ -81,9 +81,6 @@ impl Runtime {
             data_dir: config.cni_state_dir.clone(),
             instance: config.instance.clone(),
         });
-        let cgroup = |source| CriError::Cgroup { call: "start", object: "cri".into(), source };
-        let hierarchies = Hierarchies::discover().map_err(cgroup)?;
-        hierarchies.enter_leaf("trine").map_err(cgroup)?;
         let ledger = Ledger::open(config.state_dir.join("ledger"), Durability::ThisBoot)?;
         let boot = trine_kernel::proc::boot_id()
             .map_err(CriError::io("read", Path::new("/proc/sys/kernel/random/boot_id")))?;

@@ -8,6 +8,7 @@ use trine_contracts::socket::{MAX_MESSAGE, listen};
 
 use crate::config::Config;
 use crate::error::CriError;
+use crate::groups;
 use crate::runtime::Runtime;
 use crate::service::{Images, Service};
 use crate::streaming;
@@ -18,7 +19,8 @@ use crate::streaming;
 /// # Errors
 /// [`CriError`] if it cannot start: a folder, the image store, the socket.
 pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), CriError> {
-    let runtime = Runtime::open(config)?;
+    let hierarchies = groups::prepare(&config)?;
+    let runtime = Runtime::open(config, hierarchies)?;
     runtime.recover().await;
     streaming::serve(runtime.clone(), stop.clone()).await?;
     let socket = runtime.config().socket.clone();

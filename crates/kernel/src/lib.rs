@@ -1,5 +1,6 @@
 //! What does Linux say? The only crate with `unsafe`, netlink, mounts and other syscalls.
 //!
+//! - `bpf` small programs that the kernel runs for us
 //! - [`cgroup`] groups of processes with limits: v1, hybrid and v2
 //! - [`container`] a child that mounts, pivots, drops privileges and becomes a container's process
 //! - [`exec`] runs a program with input, output and a deadline
@@ -17,6 +18,7 @@
 //! - [`terminal`] raw mode and size of the terminal of a command
 //! - [`testing`] what tests that need root ask first
 
+mod bpf;
 pub mod cgroup;
 pub mod container;
 pub mod exec;

@@ -38,3 +38,13 @@ pub fn program(test: &str, program: &str) -> bool {
     }
     found
 }
+
+/// True if the test may go on: cgroup version 2 is alone on this machine.
+#[must_use]
+pub fn cgroup_2(test: &str) -> bool {
+    let alone = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    if !alone {
+        skip(test, "needs cgroup version 2 alone");
+    }
+    alone
+}

@@ -48,7 +48,8 @@ pub async fn tear_down(layout: &Layout, purge: bool) -> Vec<String> {
             problems.push(format!("{plane}: {}", trine_typed::chain::display(error)));
         };
         let config = node::cri_config(layout, identity, &RegistryArgs::default());
-        if let Err(error) = trine_cri::teardown(&config).await {
+        let torn_down = trine_cri::teardown(&config).await;
+        if let Err(error) = torn_down.and_then(|()| trine_cri::leave_groups(&config)) {
             failed("cri", &error);
         }
         let pool = layout.pool();

@@ -98,7 +98,10 @@ fn network(identity: &Identity) -> Vec<String> {
     found
 }
 
-/// Folders `name` in every cgroup hierarchy, a few levels deep (Trine nests below the cgroup that it was started in).
+/// Levels of cgroups that are looked through: inside containers and a user's services they nest deeply.
+const CGROUP_LEVELS: usize = 12;
+
+/// Folders `name` in every cgroup hierarchy (Trine nests below the cgroup that it was started in).
 fn cgroups(name: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut waiting = vec![(PathBuf::from("/sys/fs/cgroup"), 0)];
@@ -109,7 +112,7 @@ fn cgroups(name: &str) -> Vec<String> {
             }
             if entry.file_name() == name {
                 found.push(format!("cgroup {}", entry.path().display()));
-            } else if depth < 4 {
+            } else if depth < CGROUP_LEVELS {
                 waiting.push((entry.path(), depth + 1));
             }
         }

@@ -17,4 +17,5 @@ mod spec_tests;
 pub mod user;
 
 pub(crate) use exec::ExecOptions;
+pub(crate) use record::write_json;
 pub use record::{Container, ContainerRecord, State};

@@ -350,6 +350,7 @@ pub fn limits(resources: &LinuxContainerResources) -> Limits {
         cpu_quota: said(resources.cpu_quota),
         cpu_period: said(resources.cpu_period).and_then(|n| u64::try_from(n).ok()),
         memory: said(resources.memory_limit_in_bytes),
+        memory_and_swap: said(resources.memory_swap_limit_in_bytes),
         pids: None,
         cpus: text(&resources.cpuset_cpus),
         mems: text(&resources.cpuset_mems),

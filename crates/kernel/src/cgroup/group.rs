@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::base::hand_down;
 use super::hierarchy::Hierarchy;
 use super::limits::{Limits, Version, writes};
 use super::usage::{self, Usage};
@@ -34,6 +35,10 @@ impl Group {
         self.folders.iter().map(|(_, groups)| groups)
     }
 
+    pub(super) fn places(&self) -> impl Iterator<Item = &(Hierarchy, Groups)> {
+        self.folders.iter()
+    }
+
     /// Makes it and what is missing above it; there already is success.
     ///
     /// # Errors
@@ -43,8 +48,8 @@ impl Group {
             let mut levels: Vec<&Path> = folder.ancestors().take(self.depth).collect();
             levels.reverse();
             for level in levels {
-                if hierarchy.unified && !hierarchy.name.eq("unified") {
-                    hand_down_controllers(level.parent().unwrap_or(level));
+                if hierarchy.only_unified() {
+                    hand_down(level.parent().unwrap_or(level), None);
                 }
                 match std::fs::create_dir(level) {
                     Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
@@ -64,30 +69,24 @@ impl Group {
     /// [`CgroupError`] of the first file that could not be written.
     pub fn limit(&self, limits: &Limits) -> Result<(), CgroupError> {
         for (hierarchy, Groups { folder, .. }) in &self.folders {
-            let version = if hierarchy.unified { Version::Two } else { Version::One };
+            let version = match (hierarchy.unified, hierarchy.only_unified()) {
+                (false, _) => Version::One,
+                (true, true) => Version::Two,
+                // Beside version 1's it has no controllers.
+                (true, false) => continue,
+            };
             let current = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
             for (file, value) in writes(limits, version, &hierarchy.controllers, current) {
                 let path = folder.join(file);
-                std::fs::write(&path, &value)
-                    .map_err(CgroupError::at(format!("write {value:?} to"), &path))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets its processes use only the devices of `rules` (`c 1:3 rwm`). Version 1 only.
-    ///
-    /// # Errors
-    /// [`CgroupError`].
-    pub fn allow_devices(&self, rules: &[String]) -> Result<(), CgroupError> {
-        let with_devices = self.folders.iter().filter(|(h, _)| h.controllers.iter().any(|c| c == "devices"));
-        for (_, Groups { folder, .. }) in with_devices {
-            let deny = folder.join("devices.deny");
-            std::fs::write(&deny, "a").map_err(CgroupError::at("write to", &deny))?;
-            let allow = folder.join("devices.allow");
-            for rule in rules {
-                std::fs::write(&allow, rule)
-                    .map_err(CgroupError::at(format!("write {rule:?} to"), &allow))?;
+                let written = if path.exists() {
+                    std::fs::write(&path, &value)
+                } else {
+                    Err(io::Error::new(
+                        ErrorKind::NotFound,
+                        "its controller is not handed down to this group",
+                    ))
+                };
+                written.map_err(CgroupError::at(format!("write {value:?} to"), &path))?;
             }
         }
         Ok(())
@@ -179,15 +178,6 @@ impl Group {
     }
 }
 
-/// Version 2: a group's controllers work only if its parent hands them down. That it cannot is found out when a limit
-/// is set.
-fn hand_down_controllers(parent: &Path) {
-    let Ok(available) = std::fs::read_to_string(parent.join("cgroup.controllers")) else { return };
-    for controller in available.split_ascii_whitespace() {
-        let _ = std::fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"));
-    }
-}
-
 /// Version 1: a new cpuset group is empty, and nothing can join it until it has CPUs and memory nodes.
 fn inherit_cpuset(folder: &Path) -> Result<(), CgroupError> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
@@ -227,7 +217,6 @@ fn remove_below(folder: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Hierarchies;
     use super::*;
     use crate::testing;
 
@@ -244,7 +233,7 @@ mod tests {
         if !testing::root("a_group_is_made_limited_joined_killed_and_removed_with_its_empty_parents") {
             return;
         }
-        let all = Hierarchies::discover().unwrap();
+        let all = super::super::version_2_tests::prepared();
         let name = format!("trine-test-{}/pod/ctr", std::process::id());
         let group = Gone(all.group(Path::new(&name)));
         group.0.create().unwrap();

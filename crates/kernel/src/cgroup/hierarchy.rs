@@ -1,8 +1,9 @@
 //! Which cgroup hierarchies are mounted, and where this process is in each.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::{CgroupError, Group};
+use super::{CgroupError, Group, LEAF, base};
 use crate::container::Groups;
 use crate::mountpoint::mounted;
 
@@ -22,6 +23,22 @@ pub struct Hierarchy {
     pub mount: PathBuf,
     /// The group of this process, relative to the mount point.
     pub own: PathBuf,
+    /// The group below which groups are made, relative to the mount point.
+    pub base: PathBuf,
+}
+
+impl Hierarchy {
+    /// True for version 2 where there is nothing else.
+    #[must_use]
+    pub fn only_unified(&self) -> bool {
+        self.unified && self.name.is_empty()
+    }
+
+    /// The folder of the group below which groups are made.
+    #[must_use]
+    pub fn base_folder(&self) -> PathBuf {
+        self.mount.join(&self.base)
+    }
 }
 
 /// All hierarchies in use.
@@ -43,12 +60,42 @@ impl Hierarchies {
             .filter(|m| m.fs_type == "cgroup" || m.fs_type == "cgroup2")
             .map(|m| (m.target, m.root, m.fs_type == "cgroup2"))
             .collect();
-        let found = match_up(&own, &mounts);
+        let mut found = match_up(&own, &mounts);
         if found.is_empty() {
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(CgroupError::at("find a hierarchy in", path)(missing));
         }
+        if let [only] = found.as_mut_slice()
+            && only.unified
+        {
+            only.base = base::choose(&only.own, |group| !base::others(&only.mount.join(group)).is_empty());
+        }
         Ok(Self(found))
+    }
+
+    /// The folder of the group below which groups are made, for each hierarchy by its name: to be written down, because a
+    /// process started elsewhere would find others.
+    #[must_use]
+    pub fn bases(&self) -> BTreeMap<String, PathBuf> {
+        self.0.iter().map(|hierarchy| (hierarchy.name.clone(), hierarchy.base_folder())).collect()
+    }
+
+    /// Takes up what [`Self::bases`] gave an earlier process, hierarchy by hierarchy, if `group` or that process's leaf is
+    /// still there.
+    pub fn take_up(&mut self, bases: &BTreeMap<String, PathBuf>, group: &Path) {
+        for hierarchy in &mut self.0 {
+            let Some(folder) = bases.get(&hierarchy.name) else { continue };
+            let lives = folder.join(group).is_dir() || hierarchy.only_unified() && folder.join(LEAF).is_dir();
+            if let Ok(base) = folder.strip_prefix(&hierarchy.mount)
+                && lives
+            {
+                hierarchy.base = base.to_owned();
+            }
+        }
+    }
+
+    pub(super) fn only_mut(&mut self) -> Option<&mut Hierarchy> {
+        self.0.first_mut().filter(|first| first.only_unified())
     }
 
     /// The hierarchies.
@@ -63,14 +110,13 @@ impl Hierarchies {
         self.0.iter().all(|h| h.unified)
     }
 
-    /// The group `path` in every hierarchy: below this process's own groups, or, if it begins with `/`, below the
-    /// roots. Parts like `..` are left out.
+    /// The group `path` in every hierarchy: below the bases, or, if it begins with `/`, below the roots. Parts like `..` are left out.
     #[must_use]
     pub fn group(&self, path: &Path) -> Group {
         let absolute = path.is_absolute();
         let below: PathBuf = path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
         let folders = self.0.iter().map(|hierarchy| {
-            let base = if absolute { hierarchy.mount.clone() } else { hierarchy.mount.join(&hierarchy.own) };
+            let base = if absolute { hierarchy.mount.clone() } else { hierarchy.base_folder() };
             (hierarchy.clone(), Groups { name: hierarchy.name.clone(), folder: base.join(&below) })
         });
         Group::new(folders.collect(), below.components().count())
@@ -82,22 +128,6 @@ impl Hierarchies {
         if let Some(first) = self.0.first() {
             let _ = std::fs::write(first.mount.join(&first.own).join("cgroup.procs"), "0");
         }
-    }
-
-    /// On a machine with version 2 alone, moves this process to the leaf `leaf` below its group: a group that hands
-    /// controllers to others may hold no process itself. Elsewhere there is nothing to do.
-    ///
-    /// # Errors
-    /// [`CgroupError`].
-    pub fn enter_leaf(&self, leaf: &str) -> Result<(), CgroupError> {
-        let [only] = self.0.as_slice() else { return Ok(()) };
-        if !only.unified || only.own.as_os_str().is_empty() || only.own.ends_with(leaf) {
-            return Ok(());
-        }
-        let folder = only.mount.join(&only.own).join(leaf);
-        std::fs::create_dir_all(&folder).map_err(CgroupError::at("make", &folder))?;
-        let procs = folder.join("cgroup.procs");
-        std::fs::write(&procs, "0").map_err(CgroupError::at("join by", &procs))
     }
 }
 
@@ -134,6 +164,7 @@ fn match_up(own: &str, mounts: &[(PathBuf, PathBuf, bool)]) -> Vec<Hierarchy> {
             unified,
             mount: target.clone(),
             own: own.to_owned(),
+            base: own.to_owned(),
         });
     }
     if let [only] = found.as_mut_slice() {

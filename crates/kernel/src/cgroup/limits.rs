@@ -14,6 +14,8 @@ pub struct Limits {
     pub cpu_period: Option<u64>,
     /// Bytes; negative for no limit.
     pub memory: Option<i64>,
+    /// Memory and swap together, bytes, version 2 only: version 1 gives no swap beyond the memory limit. Negative for no limit.
+    pub memory_and_swap: Option<i64>,
     /// Processes; negative for no limit.
     pub pids: Option<i64>,
     /// CPUs as a list (`0-3,6`).
@@ -42,9 +44,7 @@ pub(super) fn writes(
 ) -> Vec<(String, String)> {
     match version {
         Version::One => version_1(limits, controllers, current),
-        // The unified hierarchy of a hybrid machine has none of these files.
-        Version::Two if current("cpu.weight").is_none() && current("memory.max").is_none() => Vec::new(),
-        Version::Two => version_2(limits),
+        Version::Two => version_2(limits, current),
     }
 }
 
@@ -102,15 +102,19 @@ fn version_1(
     files
 }
 
-fn version_2(limits: &Limits) -> Vec<(String, String)> {
+fn version_2(limits: &Limits, current: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut write = |file: &str, value: String| files.push((file.to_owned(), value));
     if let Some(shares) = limits.cpu_shares {
         write("cpu.weight", weight(shares).to_string());
     }
     if limits.cpu_quota.is_some() || limits.cpu_period.is_some() {
-        let quota = limits.cpu_quota.unwrap_or(-1);
-        write("cpu.max", format!("{} {}", max_or(quota), limits.cpu_period.unwrap_or(PERIOD)));
+        // One file holds both; what is not said stays as it is.
+        let now = current("cpu.max").unwrap_or_default();
+        let mut now = now.split_ascii_whitespace();
+        let (quota, period) = (now.next().unwrap_or("max"), now.next().and_then(|p| p.parse().ok()));
+        let quota = limits.cpu_quota.map_or_else(|| quota.to_owned(), max_or);
+        write("cpu.max", format!("{quota} {}", limits.cpu_period.or(period).unwrap_or(PERIOD)));
     }
     if let Some(cpus) = &limits.cpus {
         write("cpuset.cpus", cpus.clone());
@@ -120,6 +124,13 @@ fn version_2(limits: &Limits) -> Vec<(String, String)> {
     }
     if let Some(memory) = limits.memory {
         write("memory.max", max_or(memory));
+    }
+    // A kernel without swap has no such file.
+    if let (Some(both), Some(_)) = (limits.memory_and_swap, current("memory.swap.max")) {
+        let now = || current("memory.max")?.trim().parse().ok();
+        let memory = limits.memory.or_else(now).unwrap_or(0).max(0);
+        let swap = if both < 0 { -1 } else { (both - memory).max(0) };
+        write("memory.swap.max", max_or(swap));
     }
     if let Some(pids) = limits.pids {
         write("pids.max", max_or(pids));
@@ -182,6 +193,34 @@ mod tests {
         let files = writes(&limits, Version::Two, &[], |_| Some(String::new()));
         let expect = [("cpu.max", "max 100000"), ("memory.max", "5"), ("pids.max", "max")];
         assert_eq!(files, expect.map(|(f, v)| (f.to_owned(), v.to_owned())));
-        assert!(writes(&limits, Version::Two, &[], |_| None).is_empty(), "hybrid");
+    }
+
+    #[test]
+    fn on_version_2_swap_is_what_is_allowed_beyond_the_memory_limit() {
+        for (memory, both, there, expected) in [
+            (Some(100), Some(100), true, Some("0")),
+            (Some(100), Some(150), true, Some("50")),
+            (Some(100), Some(-1), true, Some("max")),
+            (Some(100), Some(150), false, None),
+            (Some(100), None, true, None),
+        ] {
+            let limits = Limits { memory, memory_and_swap: both, ..Limits::default() };
+            let files = writes(&limits, Version::Two, &[], |_| there.then(String::new));
+            let swap = files.iter().find(|(file, _)| file == "memory.swap.max");
+            assert_eq!(swap.map(|(_, value)| value.as_str()), expected, "{memory:?} {both:?}");
+        }
+    }
+
+    #[test]
+    fn version_2_keeps_of_quota_and_period_what_is_not_said() {
+        for (quota, period, expected) in [
+            (Some(5000), None, "5000 20000"),
+            (None, Some(50_000), "1000 50000"),
+            (Some(-1), None, "max 20000"),
+        ] {
+            let limits = Limits { cpu_quota: quota, cpu_period: period, ..Limits::default() };
+            let files = writes(&limits, Version::Two, &[], |_| Some("1000 20000\n".to_owned()));
+            assert_eq!(files, [("cpu.max".to_owned(), expected.to_owned())]);
+        }
     }
 }
