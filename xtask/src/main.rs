@@ -8,9 +8,12 @@ mod packages;
 mod skips;
 mod test;
 mod upstream;
+mod vm;
 
 const COMMANDS: &str = "\
 cargo xtask test [TEST]        all tests, as in CI; installs what they need on Debian
+cargo xtask vm [TEST]          the demo and the kernel-facing tests under Debian's stock kernel, emulated; TEST: those with it
+                               in their name, `demo` the demo alone
 cargo xtask bench pod          how long a user waits for a node, a Pod, and its end
 cargo xtask bench api          how fast the store and the API server are, beside etcd
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
@@ -22,6 +25,8 @@ fn main() -> anyhow::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test", rest @ ..] => test::run(rest),
+        ["vm"] => vm::run(None),
+        ["vm", name] => vm::run(Some(name)),
         ["bench", name] => bench::run(name),
         ["fuzz", target] => fuzz::run(target, None),
         ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),

@@ -19,6 +19,16 @@ const NEEDED: [(&str, &str); 9] = [
     ("iptables", "/usr/sbin/iptables"),
 ];
 
+/// The same for a machine with a stock kernel; the kernel itself is not installed.
+const NEEDED_FOR_VM: [(&str, &str); 6] = [
+    ("busybox-static", "/bin/busybox"),
+    ("e2fsprogs", "/usr/sbin/mkfs.ext4"),
+    ("iproute2", "/usr/bin/ip"),
+    ("kmod", "/usr/sbin/depmod"),
+    ("qemu-system-x86", crate::vm::EMULATOR),
+    ("util-linux", "/usr/bin/setpriv"),
+];
+
 /// Modules whose files tests read (upstream's samples of objects), with their versions.
 const MODULES: [&str; 1] = ["k8s.io/api@v0.37.0"];
 
@@ -47,14 +57,10 @@ pub fn why_no_suites() -> Option<&'static str> {
     if !have_modules() {
         return Some("there is no go, or its modules cannot be had");
     }
-    if !missing().is_empty() {
+    if !missing(&NEEDED).is_empty() {
         return Some("packages are missing");
     }
     (!root()).then_some("not root")
-}
-
-fn missing() -> Vec<&'static str> {
-    NEEDED.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(package, _)| *package).collect()
 }
 
 fn root() -> bool {
@@ -72,15 +78,40 @@ fn module_cache() -> Option<PathBuf> {
 /// # Errors
 /// If the package manager fails.
 pub fn install() -> anyhow::Result<()> {
-    let missing = missing();
+    let missing = missing(&NEEDED);
     if missing.is_empty() {
         return Ok(());
     }
-    if !root() || !Path::new("/usr/bin/apt-get").exists() {
+    if !can_install() {
         println!("not root on Debian: tests that need {} will be skipped", missing.join(", "));
         return Ok(());
     }
-    println!("installing for the tests: {}", missing.join(", "));
+    install_packages(&missing)
+}
+
+/// Installs what it takes to boot a stock kernel.
+///
+/// # Errors
+/// If something is missing and cannot be installed.
+pub fn install_for_vm() -> anyhow::Result<()> {
+    let missing = missing(&NEEDED_FOR_VM);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    anyhow::ensure!(can_install(), "it needs {}", missing.join(", "));
+    install_packages(&missing)
+}
+
+fn missing(needed: &[(&'static str, &str)]) -> Vec<&'static str> {
+    needed.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(package, _)| *package).collect()
+}
+
+fn can_install() -> bool {
+    root() && Path::new("/usr/bin/apt-get").exists()
+}
+
+fn install_packages(packages: &[&str]) -> anyhow::Result<()> {
+    println!("installing for the tests: {}", packages.join(", "));
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(["-qq", "-y"]).args(words);
@@ -89,6 +120,6 @@ pub fn install() -> anyhow::Result<()> {
     };
     apt(&["update"])?;
     let mut words = vec!["install", "--no-install-recommends"];
-    words.extend(&missing);
+    words.extend(packages);
     apt(&words)
 }

@@ -75,7 +75,37 @@ fn kinds() -> Vec<&'static str> {
     let python = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
     kinds.extend((!python.is_ok_and(|o| o.status.success())).then_some("without-python"));
     kinds.extend((!packages::have_modules()).then_some("without-go-modules"));
+    kinds.extend(kernel_kinds());
     kinds
+}
+
+/// What the name of a kind begins with that says what this machine's kernel does not have.
+const KERNEL: &str = "kernel-without-";
+
+/// Kinds of kernel, by what this one does not have.
+fn kernel_kinds() -> Vec<&'static str> {
+    let version_2_alone = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    (!version_2_alone).then_some("kernel-without-cgroup-2").into_iter().collect()
+}
+
+/// Tests that may be skipped on this machine's programs under a kernel that has everything.
+///
+/// # Errors
+/// If the declaration cannot be read.
+pub fn allowed_under_a_stock_kernel(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let declared = std::fs::read_to_string(root.join(DECLARED)).context(DECLARED)?;
+    let kinds: Vec<&str> =
+        kinds().into_iter().filter(|kind| !kind.starts_with(KERNEL) && *kind != "not-root").collect();
+    Ok(allowed(&declared, &kinds).into_iter().map(str::to_owned).collect())
+}
+
+/// Tests that are skipped here because of what this machine's kernel does not have.
+///
+/// # Errors
+/// If the declaration cannot be read.
+pub fn skipped_for_this_kernel(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let declared = std::fs::read_to_string(root.join(DECLARED)).context(DECLARED)?;
+    Ok(allowed(&declared, &kernel_kinds()).into_iter().map(str::to_owned).collect())
 }
 
 fn allowed<'a>(declared: &'a str, kinds: &[&str]) -> BTreeSet<&'a str> {

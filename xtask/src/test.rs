@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 
-use crate::{arch, packages, skips, upstream};
+use crate::{arch, packages, skips, upstream, vm};
 
 /// Runs all tests. `filter` names one test to run, for a developer's use.
 ///
@@ -43,6 +43,9 @@ pub fn run(filter: &[&str]) -> anyhow::Result<()> {
     suites?;
     verdict?;
     skips::no_leftovers()?;
+    if filter.is_empty() {
+        step("demo under a stock kernel", || vm::demo(&root))?;
+    }
     println!("all tests passed in {:.0?}", begin.elapsed());
     Ok(())
 }

@@ -1,0 +1,118 @@
+//! The test executables of the crates that face the kernel, as cargo names them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use super::guest::{Job, Place};
+use crate::test::cargo_command;
+
+/// The crates whose tests ask the kernel for something.
+const PACKAGES: [&str; 7] = [
+    "trine-kernel",
+    "trine-cni",
+    "trine-cri",
+    "trine-csi-driver",
+    "trine-images",
+    "trine-proxy",
+    "trine-kubelet",
+];
+
+/// One test executable.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Binary {
+    /// Package and target, as in `cri.pod`.
+    name: String,
+    /// The folder of its package, which its tests run in.
+    folder: PathBuf,
+    program: PathBuf,
+}
+
+/// Builds them all.
+///
+/// # Errors
+/// If one cannot be built.
+pub fn build(root: &Path) -> anyhow::Result<Vec<Binary>> {
+    let mut command = cargo_command(root);
+    command.args(["test", "--no-run", "--message-format=json", "--lib", "--bins", "--tests", "--quiet"]);
+    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    anyhow::ensure!(output.status.success(), "the tests cannot be built");
+    let mut binaries = named(&String::from_utf8_lossy(&output.stdout));
+    let rank = |binary: &Binary| PACKAGES.iter().position(|p| binary.name.starts_with(&p["trine-".len()..]));
+    binaries.sort_by_key(|binary| (rank(binary), binary.name.clone()));
+    Ok(binaries)
+}
+
+impl Binary {
+    /// The run of its tests, or of those whose name holds `filter`; none if there are none.
+    #[must_use]
+    pub fn job(&self, filter: Option<&str>) -> Option<Job> {
+        let mut words = vec![self.program.to_string_lossy().into_owned(), "--test-threads=2".to_owned()];
+        words.extend(filter.map(str::to_owned));
+        let mut list = Command::new(&self.program);
+        let listed = list.arg("--list").args(filter).current_dir(&self.folder).output().ok()?;
+        let any = String::from_utf8_lossy(&listed.stdout).lines().any(|line| line.ends_with(": test"));
+        any.then(|| Job {
+            name: self.name.clone(),
+            folder: self.folder.clone(),
+            words,
+            place: Place::Service,
+            deadline: super::BINARY,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Message {
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+    profile: Option<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// The test executables among cargo's messages, one JSON object a line.
+fn named(messages: &str) -> Vec<Binary> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let binary = |message: Message| {
+        let folder = message.manifest_path?.parent()?.to_owned();
+        let package = folder.file_name()?.to_str()?.to_owned();
+        let target = message.target?.name;
+        let test = message.profile.is_some_and(|profile| profile.test);
+        let program = message.executable.filter(|_| test)?;
+        Some(Binary { name: format!("{package}.{}", target.replace("trine_", "")), folder, program })
+    };
+    messages.filter_map(binary).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_told_from_what_else_cargo_builds() {
+        let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"pod"},"profile":{"test":true},"executable":"/w/target/debug/deps/pod-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"trine-keeper"},"profile":{"test":false},"executable":"/w/target/debug/trine-keeper"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"trine_cri"},"profile":{"test":false},"executable":null}
+{"reason":"build-finished","success":true}
+"#;
+        let binary = Binary {
+            name: "cri.pod".into(),
+            folder: "/w/crates/cri".into(),
+            program: "/w/target/debug/deps/pod-1".into(),
+        };
+        assert_eq!(named(messages), [binary]);
+    }
+}
