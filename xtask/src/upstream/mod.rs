@@ -5,6 +5,7 @@
 //! - `trine` starts Trine or one of its planes and says whether it broke
 //! - `junit` reads a report, `known` the failures that are known, `verdict` judges one by the other: all pure
 //! - `results` keeps what was seen in `tests/upstream/results` and writes `tests/upstream/RESULTS.md` from it
+//! - `images` the images that suites name, made and served here
 //! - `e2e` the suites of `e2e.test`; `sanity`, `critest` one suite each; `quick` what of them belongs to `cargo xtask test`
 
 mod critest;
@@ -12,6 +13,7 @@ mod e2e;
 mod finish;
 mod ginkgo;
 mod go;
+mod images;
 mod junit;
 mod known;
 mod options;
@@ -35,6 +37,9 @@ pub const USAGE: &str = options::USAGE;
 /// # Errors
 /// If the suite cannot be built or run, if a spec fails that is not known to, or passes that is known to fail.
 pub fn run(words: &[&str]) -> anyhow::Result<()> {
+    if let ["images", rest @ ..] = words {
+        return images::run(rest);
+    }
     let options = Options::read(words)?;
     match options.suite {
         Suite::CsiSanity => sanity::run(&options),

@@ -1,0 +1,82 @@
+//! The archives of a recipe's images, made once.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::recipe::{Part, Recipe};
+use super::table::recipe;
+use super::{Place, tree};
+use crate::test::run_command;
+
+/// One image.
+pub struct Archive {
+    /// Its name.
+    pub reference: &'static str,
+    /// The OCI archive.
+    pub path: PathBuf,
+    /// What it is made of, in a few letters: another one is another image.
+    pub made_of: String,
+}
+
+/// The images of a recipe. Those that are there, made of the same, are left.
+///
+/// # Errors
+/// If something that they are made of cannot be had.
+pub fn made(place: &Place, program: &Path, recipe: &'static Recipe) -> anyhow::Result<Vec<Archive>> {
+    let mut archives = Vec::new();
+    for reference in recipe.references {
+        let which = if recipe.alike { "all" } else { reference.rsplit(':').next().unwrap_or(reference) };
+        let path = place.dir.join(format!("{}@{which}.tar", recipe.name));
+        let config = config(recipe, reference)?;
+        let made_of = made_of(place, recipe, &config)?;
+        let stamp = path.with_extension("made-of");
+        if !path.is_file() || !std::fs::read_to_string(&stamp).is_ok_and(|found| found == made_of) {
+            println!("== making {reference}");
+            let root = tree::root(place, recipe)?;
+            let settings = root.with_extension("json");
+            std::fs::write(&settings, config)?;
+            let mut build = Command::new(program);
+            build.args(["image", "build"]).arg(&root).args(["--tag", reference]);
+            build.arg("--config").arg(&settings).arg("--output").arg(&path);
+            build.stdout(std::process::Stdio::null());
+            run_command(&mut build)?;
+            std::fs::write(&stamp, &made_of)?;
+        }
+        archives.push(Archive { reference, path, made_of });
+    }
+    Ok(archives)
+}
+
+/// The recipe's settings, with a label that makes the images of several names differ.
+fn config(recipe: &Recipe, reference: &str) -> anyhow::Result<String> {
+    let mut config: Value = serde_json::from_str(recipe.config).context(recipe.name)?;
+    if !recipe.alike {
+        config["Labels"]["reference"] = Value::from(reference);
+    }
+    Ok(config.to_string())
+}
+
+fn made_of(place: &Place, recipe: &Recipe, config: &str) -> anyhow::Result<String> {
+    let mut hasher = DefaultHasher::new();
+    config.hash(&mut hasher);
+    for file in ["tests/upstream/images/go.mod", "crates/store/tests/etcd-server/go.mod"] {
+        std::fs::read(place.root.join(file)).context(file)?.hash(&mut hasher);
+    }
+    parts(recipe.parts, &mut hasher);
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+fn parts(all: &[Part], hasher: &mut DefaultHasher) {
+    for part in all {
+        format!("{part:?}").hash(hasher);
+        if let Part::Of(other) | Part::Registry(_, other, ..) = part
+            && let Some(other) = recipe(other)
+        {
+            parts(other.parts, hasher);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Debian's `docker-registry` on the loopback, with the images of several registries, and the settings by which Trine takes it
+//! for them.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::archive::Archive;
+
+/// The registries that it stands in for. Nobody is asked that is not on this machine.
+const STANDS_IN_FOR: [&str; 9] = [
+    "docker.io",
+    "gcr.io",
+    "ghcr.io",
+    "invalid.registry.k8s.io",
+    "k8s.gcr.io",
+    "mcr.microsoft.com",
+    "public.ecr.aws",
+    "quay.io",
+    "registry.k8s.io",
+];
+const START_DEADLINE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A running registry; it stops when dropped, its images stay.
+pub struct Registry {
+    child: Child,
+    /// `127.0.0.1:port`.
+    pub address: String,
+    /// What `--registry-config` takes.
+    pub config_dir: PathBuf,
+    storage: PathBuf,
+}
+
+impl Registry {
+    /// Starts it on a free port.
+    ///
+    /// # Errors
+    /// If `docker-registry` is not there or does not answer.
+    pub fn start(root: &Path) -> anyhow::Result<Self> {
+        let storage = root.join("target/upstream/registry");
+        // Several may run, each with its own port and so with its own settings; they share the images.
+        let config_dir = storage.join(format!("config-{}", std::process::id()));
+        fs::create_dir_all(&config_dir)?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let config = config_dir.join("registry.yml");
+        fs::write(
+            &config,
+            format!(
+                "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: '{address}'}}\n",
+                storage.join("data").display()
+            ),
+        )?;
+        for registry in STANDS_IN_FOR {
+            let folder = config_dir.join(registry);
+            fs::create_dir_all(&folder)?;
+            let server = format!("server = \"http://{address}/v2/{registry}\"\noverride_path = true\n");
+            fs::write(folder.join("hosts.toml"), server)?;
+        }
+        let child = Command::new("docker-registry")
+            .arg("serve")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("the images are served by docker-registry, Debian's package of that name")?;
+        let registry = Self { child, address, config_dir, storage };
+        let since = Instant::now();
+        while TcpStream::connect(&registry.address).is_err() {
+            anyhow::ensure!(since.elapsed() < START_DEADLINE, "docker-registry does not answer");
+            std::thread::sleep(POLL);
+        }
+        Ok(registry)
+    }
+
+    /// Has it hold an image, unless it does.
+    ///
+    /// # Errors
+    /// If skopeo cannot push it.
+    pub fn hold(&self, archive: &Archive) -> anyhow::Result<()> {
+        let name: String = archive.reference.replace(['/', ':'], "_");
+        let stamp = self.storage.join("held").join(name);
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == archive.made_of) {
+            return Ok(());
+        }
+        let output = Command::new("skopeo")
+            .args(["copy", "--insecure-policy", "--preserve-digests", "--dest-tls-verify=false"])
+            .arg(format!("oci-archive:{}", archive.path.display()))
+            .arg(format!("docker://{}/{}", self.address, archive.reference))
+            .output()
+            .context("images are pushed by skopeo, Debian's package of that name")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "{} cannot be pushed: {}", archive.reference, said.trim());
+        fs::create_dir_all(self.storage.join("held"))?;
+        Ok(fs::write(stamp, &archive.made_of)?)
+    }
+
+    /// Until it ends: Ctrl-C ends both.
+    ///
+    /// # Errors
+    /// If it ends by itself.
+    pub fn wait(mut self) -> anyhow::Result<()> {
+        let status = self.child.wait()?;
+        anyhow::bail!("docker-registry has ended with {status}")
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.config_dir);
+    }
+}
