@@ -3,16 +3,17 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::finish::{Run, finish};
+use super::finish::{Run, finish, not_here};
 use super::go::{self, Tool};
+use super::junit::Outcome;
 use super::options::Options;
 use super::trine::{self, Trine};
-use super::{ginkgo, junit};
+use super::{ginkgo, images, junit};
 use crate::test::workspace_root;
 
 /// The suite.
 pub const TOOL: Tool = Tool {
-    module: "critest",
+    module: "tests/upstream/critest",
     package: "sigs.k8s.io/cri-tools/cmd/critest",
     test: true,
     file: "critest",
@@ -36,7 +37,10 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let program = trine::program(&root, options)?;
     let out = root.join("target/upstream/critest-out");
     std::fs::create_dir_all(&out)?;
-    let mut trine = Trine::start(&program, "critest", &["cri"], SOCKET, &out.join("trine.log"))?;
+    let images = images::prepare(&root, &program)?;
+    let config = images.config_dir.display().to_string();
+    let words = ["cri", "--registry-config", &config];
+    let mut trine = Trine::start(&program, "critest", &words, SOCKET, &out.join("trine.log"))?;
     let report = out.join("junit.xml");
     let mut command = Command::new(suite);
     command.arg(format!("--runtime-endpoint=unix://{}", trine.data_dir.join(SOCKET).display()));
@@ -46,6 +50,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     command.arg(format!("--ginkgo.timeout={}s", DEADLINE.as_secs()));
     command.args(options.focus.iter().map(|focus| format!("--ginkgo.focus={focus}")));
     command.args(options.skip.iter().map(|skip| format!("--ginkgo.skip={skip}")));
+    let not_here = not_here(&root, options);
+    command.args(not_here.0.keys().map(|name| format!("--ginkgo.skip={}", ginkgo::exactly(name))));
     let read = ginkgo::run(&mut command, &out.join("critest.log"), &report, DEADLINE, || trine.broken())?;
     if let Some(why) = trine.broken() {
         anyhow::bail!("critest: {why}");
@@ -54,8 +60,10 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let version = go::version(&root, &TOOL)?;
     let run = Run { root: &root, options, part: "", version: &version, keep: true };
     // Measurements are never run among the others.
-    let cases = read.cases.into_iter().filter(|case| !case.name.contains(BENCHMARK)).collect();
-    finish(&run, &junit::Report { around: read.around, cases }, |name| {
-        !options.partial() && !name.contains("benchmark")
-    })
+    let cases = read.cases.into_iter().filter(|case| !case.name.contains(BENCHMARK));
+    let cases = cases.map(|case| match not_here.0.get(&case.name) {
+        Some(why) => junit::Case { name: case.name, outcome: Outcome::Skipped(why.clone()) },
+        None => case,
+    });
+    finish(&run, &junit::Report { around: read.around, cases: cases.collect() }, |_| !options.partial())
 }

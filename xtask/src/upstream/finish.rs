@@ -8,6 +8,12 @@ use super::options::Options;
 use super::results::{self, Row};
 use super::verdict::Verdict;
 
+/// The specs of a suite that cannot be run anywhere but with the internet at hand, or on another machine, and why.
+pub fn not_here(root: &Path, options: &Options) -> Known {
+    let path = root.join(format!("tests/upstream/not-here/{}.txt", options.suite.name()));
+    Known::read(&std::fs::read_to_string(path).unwrap_or_default())
+}
+
 /// A run that has come to its end.
 pub struct Run<'a> {
     /// The repository.

@@ -58,6 +58,19 @@ pub fn run(
     junit::read(&text)
 }
 
+/// The expression that matches one spec alone.
+pub fn exactly(name: &str) -> String {
+    let mut expression = String::new();
+    for character in name.chars() {
+        if character.is_ascii_punctuation() {
+            expression.push('\\');
+        }
+        expression.push(character);
+    }
+    expression.push('$');
+    expression
+}
+
 fn stop(child: &mut std::process::Child) {
     let _ = Command::new("kill").arg(child.id().to_string()).status();
     let since = Instant::now();
@@ -91,6 +104,11 @@ mod tests {
         assert_eq!(read.unwrap(), Report::default());
         let (_dir, none) = shell("echo no such socket; exit 1");
         assert!(none.unwrap_err().to_string().contains("no such socket"));
+    }
+
+    #[test]
+    fn a_name_is_taken_literally_by_its_expression() {
+        assert_eq!(exactly("[sig-x] a (b) | c.d"), r"\[sig\-x\] a \(b\) \| c\.d$");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::Context;
 /// One program of a module.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
-    /// The folder in `tests/upstream`.
+    /// The folder of `go.mod`.
     pub module: &'static str,
     /// The package.
     pub package: &'static str,
@@ -34,7 +34,7 @@ pub fn present() -> bool {
 /// # Errors
 /// In one line, if there is no Go, or if the module cannot be had or built.
 pub fn build(root: &Path, tool: &Tool) -> anyhow::Result<PathBuf> {
-    let module = root.join("tests/upstream").join(tool.module);
+    let module = root.join(tool.module);
     let made = root.join("target/upstream").join(tool.file);
     let stamp = made.with_extension("made-of");
     let ldflags = linked(tool.ldflags, &version(root, tool)?);
@@ -75,7 +75,7 @@ fn linked(ldflags: &str, version: &str) -> String {
 /// # Errors
 /// If it does not.
 pub fn version(root: &Path, tool: &Tool) -> anyhow::Result<String> {
-    let path = root.join("tests/upstream").join(tool.module).join("go.mod");
+    let path = root.join(tool.module).join("go.mod");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     required(&text, tool.versioned).with_context(|| format!("{} names no {}", path.display(), tool.versioned))
 }

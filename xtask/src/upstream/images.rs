@@ -1,5 +1,5 @@
 //! The images that the suites name, where there is no internet: each made from Go modules and Debian's packages, and served by a
-//! registry on the loopback that stands in for the real ones. Image names in the suites stay as they are.
+//! registry on this machine that stands in for the real ones. Image names in the suites stay as they are.
 //!
 //! - `recipe` what is said of an image, `table` which there are and which are not, `texts` settings in them
 //! - `debian` packages as files, `programs` what is built from Go modules, `tree` an image's root, `copies` the registry that one of

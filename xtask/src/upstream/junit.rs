@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// It holds.
     Passed,
-    /// It does not; the first line of why.
+    /// It does not; why, in short.
     Failed(String),
     /// It said itself that it cannot be tried here, and why.
     Skipped(String),
@@ -79,11 +79,19 @@ fn outcome(case: roxmltree::Node) -> Outcome {
     }
 }
 
-/// The line of a failure that says most: what a server answered, else the first. At most 200 characters.
+/// What says most of a failure: what a server answered, else its beginning. At most 200 characters, in one line.
 fn gist(text: &str) -> String {
     let answer = text.lines().find_map(|line| line.split_once(" desc = ").map(|(_, answer)| answer));
-    let first = || text.lines().find(|line| !line.trim().is_empty());
-    answer.or_else(first).unwrap_or_default().trim().chars().take(200).collect()
+    let text = answer.unwrap_or(text.trim().trim_start_matches("[FAILED]"));
+    let words = text.split_whitespace().map(|word| if is_id(word) { "<id>" } else { word });
+    words.collect::<Vec<_>>().join(" ").chars().take(200).collect()
+}
+
+/// True for what is another one in each run: ids of objects, addresses in memory.
+fn is_id(word: &str) -> bool {
+    let word = word.trim_matches([':', ',', '"', '>']);
+    let hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    word.len() >= 32 && hexadecimal(word) || word.strip_prefix("0x").is_some_and(hexadecimal)
 }
 
 #[cfg(test)]
@@ -107,13 +115,13 @@ mod tests {
             ("pending", r#"<skipped message="pending"/>"#, Outcome::Skipped("pending upstream".into())),
             (
                 "failed",
-                "<failure message=\"\n  expected 1&#10;got 2\">at</failure>",
-                Outcome::Failed("expected 1".into()),
+                "<failure message=\"[FAILED] Expected&#10;  1&#10;to equal &lt;*int | 0xc00>: 2\">at</failure>",
+                Outcome::Failed("Expected 1 to equal <*int | <id> 2".into()),
             ),
             (
                 "failed",
-                "<failure message=\"Unexpected:&#10; rpc error: code = Unknown desc = no &lt;sh>&#10;more\"/>",
-                Outcome::Failed("no <sh>".into()),
+                "<failure message=\"Unexpected:&#10; rpc error: code = Unknown desc = 0123456789abcdef0123456789abcdef: no &lt;sh>&#10;more\"/>",
+                Outcome::Failed("<id> no <sh>".into()),
             ),
             ("failed", "<failure message=\"\">the text</failure>", Outcome::Failed("the text".into())),
             ("panicked", r#"<error message="nil"/>"#, Outcome::Failed("nil".into())),

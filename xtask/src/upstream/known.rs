@@ -1,4 +1,5 @@
-//! The failures that are known: `tests/upstream/known-failures/SUITE.txt`, one spec a line, and behind a tab why. Pure.
+//! The failures that are known: `tests/upstream/known-failures/SUITE.txt`, one spec a line, and behind a tab why. In the same form
+//! `tests/upstream/not-here/SUITE.txt` names what cannot be run at all. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

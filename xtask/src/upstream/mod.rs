@@ -2,14 +2,15 @@
 //!
 //! - `options` the words of the command; `suite` which suites there are
 //! - `go` builds a suite from its published module (`tests/upstream/*/go.mod`); `ginkgo` runs it with a deadline
-//! - `trine` starts Trine or one of its planes and says whether it broke
+//! - `trine` starts Trine or one of its planes and says whether it broke; `etcd` a store for it
 //! - `junit` reads a report, `known` the failures that are known, `verdict` judges one by the other: all pure
 //! - `results` keeps what was seen in `tests/upstream/results` and writes `tests/upstream/RESULTS.md` from it
 //! - `images` the images that suites name, made and served here
-//! - `e2e` the suites of `e2e.test`; `sanity`, `critest` one suite each; `quick` what of them belongs to `cargo xtask test`
+//! - `e2e` the suites of `e2e.test`; `sanity`, `critest`, `oracle` (the CNI plugins) one suite each; `quick` what of them belongs to `cargo xtask test`
 
 mod critest;
 mod e2e;
+mod etcd;
 mod finish;
 mod ginkgo;
 mod go;
@@ -17,6 +18,7 @@ mod images;
 mod junit;
 mod known;
 mod options;
+mod oracle;
 mod quick;
 mod results;
 mod sanity;
@@ -44,7 +46,8 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
     match options.suite {
         Suite::CsiSanity => sanity::run(&options),
         Suite::Critest => critest::run(&options),
-        Suite::Conformance | Suite::Node | Suite::Netpol => e2e::run(&options),
+        Suite::Conformance | Suite::Node | Suite::Storage | Suite::Netpol => e2e::run(&options),
+        Suite::Cni => oracle::run(&options),
         suite => anyhow::bail!("upstream {}: not written yet", suite.name()),
     }
 }

@@ -13,7 +13,7 @@ use crate::test::workspace_root;
 
 /// The suite.
 pub const TOOL: Tool = Tool {
-    module: "csi",
+    module: "tests/upstream/csi",
     package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity",
     test: false,
     file: "csi-sanity",

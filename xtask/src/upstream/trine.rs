@@ -15,6 +15,9 @@ use crate::test::{cargo_command, run_command};
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
+/// What the data dirs of runs begin with; the process id of the run ends them.
+const PREFIX: &str = "trine-upstream-";
+
 /// A started Trine; stopped, with all that it made, when dropped.
 pub struct Trine {
     program: PathBuf,
@@ -54,7 +57,8 @@ impl Trine {
         awaited: &str,
         log: &Path,
     ) -> anyhow::Result<Self> {
-        let data_dir = std::env::temp_dir().join(format!("trine-{name}-{}", std::process::id()));
+        sweep(program);
+        let data_dir = std::env::temp_dir().join(format!("{PREFIX}{name}-{}", std::process::id()));
         std::fs::create_dir_all(&data_dir)?;
         let file = File::create(log).with_context(|| log.display().to_string())?;
         let mut command = Command::new(program);
@@ -126,6 +130,27 @@ impl Trine {
     }
 }
 
+/// Takes away what runs that were killed have left.
+fn sweep(program: &Path) {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(pid) = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit('-').next()) else { continue };
+        if !Path::new("/proc").join(pid).exists() {
+            purge(program, &entry.path());
+        }
+    }
+}
+
+/// Ends what runs in a data dir and removes it.
+fn purge(program: &Path, data_dir: &Path) {
+    match Command::new(program).args(["down", "--purge", "--data-dir"]).arg(data_dir).output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => eprint!("{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => eprintln!("trine down: {error}"),
+    }
+    let _ = std::fs::remove_dir_all(data_dir);
+}
+
 /// The panics in a log.
 fn panics(log: &str) -> Vec<String> {
     log.lines()
@@ -153,14 +178,7 @@ impl Drop for Trine {
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
-        let mut down = Command::new(&self.program);
-        down.arg("down").arg("--purge").arg("--data-dir").arg(&self.data_dir);
-        match down.output() {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => eprint!("{}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => eprintln!("trine down: {error}"),
-        }
-        let _ = std::fs::remove_dir_all(&self.data_dir);
+        purge(&self.program, &self.data_dir);
     }
 }
 

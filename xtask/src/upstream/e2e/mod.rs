@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::finish::{Run, finish};
+use super::etcd::Etcd;
+use super::finish::{Run, finish, not_here};
 use super::go::{self, Tool};
+use super::images;
 use super::junit::{Case, Outcome, Report};
 use super::options::Options;
 use super::suite::Suite;
@@ -24,7 +26,7 @@ use progress::Progress;
 
 /// The suite.
 pub const TOOL: Tool = Tool {
-    module: "e2e",
+    module: "tests/upstream/e2e",
     package: "k8s.io/kubernetes/test/e2e",
     test: true,
     file: "e2e.test",
@@ -46,6 +48,8 @@ pub struct Bench<'a> {
     pub suite: PathBuf,
     /// `kubectl`.
     pub kubectl: PathBuf,
+    /// More words for `e2e.test`.
+    pub words: Vec<String>,
     /// Reports, logs and what is done.
     pub out: PathBuf,
     /// What was asked for.
@@ -61,6 +65,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let bench = Bench {
         suite: go::build(&root, &TOOL)?,
         kubectl: go::build(&root, &KUBECTL)?,
+        words: words(&root, options.suite),
         out: root.join("target/upstream").join(options.suite.name()),
         options,
     };
@@ -68,10 +73,12 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let program = trine::program(&root, options)?;
     let wanted = specs::wanted(&bench, focus(options.suite)?)?;
     anyhow::ensure!(!wanted.is_empty(), "no spec is chosen");
+    let images = images::prepare(&root, &program)?;
+    let config = images.config_dir.display().to_string();
     let mut progress = Progress::open(&bench.out.join("done.json"), options.resume)?;
     let mut result = Ok(());
     for (group, names) in plan::groups(&wanted, options.sig.as_deref()) {
-        let done = one_group(&root, &bench, &program, &group, &names, &mut progress);
+        let done = one_group(&root, &bench, (&program, &config), &group, &names, &mut progress);
         if let Err(error) = &done {
             println!("{error:#}");
         }
@@ -83,17 +90,22 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 fn one_group(
     root: &Path,
     bench: &Bench,
-    program: &Path,
+    trine: (&Path, &str),
     group: &str,
     names: &[String],
     progress: &mut Progress,
 ) -> anyhow::Result<()> {
+    let not_here = not_here(root, bench.options);
+    for (name, why) in not_here.0.iter().filter(|(name, _)| names.contains(name)) {
+        progress.note(name, Outcome::Skipped(why.clone()))?;
+    }
     let left: Vec<String> = names.iter().filter(|name| !progress.done(name)).cloned().collect();
     println!("== {} {group}: {} specs, {} to run", bench.options.suite.name(), names.len(), left.len());
     let mut around = Vec::new();
     if !left.is_empty() {
         let log = bench.out.join(format!("{group}.trine.log"));
-        let mut trine = start(bench, program, &log)?;
+        let etcd = (bench.options.store == "etcd").then(|| Etcd::start(root)).transpose()?;
+        let mut trine = start(bench, trine, etcd.as_ref(), &log)?;
         around = work::run(bench, &mut trine, &left, progress)?;
     }
     let case = |name: &String| Case {
@@ -107,13 +119,22 @@ fn one_group(
     })
 }
 
-fn start(bench: &Bench, program: &Path, log: &Path) -> anyhow::Result<Trine> {
+/// Starts the program with the folder of its registries' settings.
+fn start(
+    bench: &Bench,
+    (program, registries): (&Path, &str),
+    etcd: Option<&Etcd>,
+    log: &Path,
+) -> anyhow::Result<Trine> {
     let nodes = bench.options.nodes.to_string();
-    let mut words = vec!["up"];
+    let mut words = vec!["up", "--registry-config", registries];
     if bench.options.nodes > 1 {
         words.extend(["--nodes", &nodes]);
     }
-    anyhow::ensure!(bench.options.store == "redb", "--store etcd: not written yet");
+    let store = etcd.map(|etcd| format!("etcd={}", etcd.url));
+    if let Some(store) = &store {
+        words.extend(["--store", store]);
+    }
     let mut trine = Trine::start(program, "e2e", &words, "kubeconfig", log)?;
     trine.ready()?;
     Ok(trine)
@@ -124,7 +145,18 @@ fn focus(suite: Suite) -> anyhow::Result<&'static str> {
     match suite {
         Suite::Conformance => Ok(r"\[Conformance\]"),
         Suite::Node => Ok(r"\[NodeConformance\]"),
+        Suite::Storage => Ok(r"External.Storage"),
         Suite::Netpol => Ok(r"Netpol|NetworkPolicy"),
         other => anyhow::bail!("{} is no suite of e2e.test", other.name()),
+    }
+}
+
+/// What `e2e.test` has to be told for a suite.
+fn words(root: &Path, suite: Suite) -> Vec<String> {
+    let driver = root.join("tests/upstream/e2e/trine-disk.yaml");
+    if suite == Suite::Storage {
+        vec![format!("--storage.testdriver={}", driver.display())]
+    } else {
+        Vec::new()
     }
 }

@@ -54,19 +54,6 @@ pub fn settled(outcome: Outcome, deadline: Duration) -> Option<Outcome> {
     }
 }
 
-/// The expression that matches one spec alone.
-pub fn only(name: &str) -> String {
-    let mut expression = String::new();
-    for character in name.chars() {
-        if character.is_ascii_punctuation() {
-            expression.push('\\');
-        }
-        expression.push(character);
-    }
-    expression.push('$');
-    expression
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,10 +99,5 @@ mod tests {
         ] {
             assert_eq!(settled(outcome.clone(), deadline), kept, "{outcome:?}");
         }
-    }
-
-    #[test]
-    fn a_name_is_taken_literally_by_its_expression() {
-        assert_eq!(only("[sig-x] a (b) | c.d"), r"\[sig\-x\] a \(b\) \| c\.d$");
     }
 }

@@ -27,7 +27,7 @@ fn matching(bench: &Bench, focus: &str) -> anyhow::Result<Vec<String>> {
     let mut command = Command::new(&bench.suite);
     command.arg("--ginkgo.dry-run").arg(format!("--ginkgo.focus={focus}"));
     command.args(bench.options.skip.iter().map(|skip| format!("--ginkgo.skip={skip}")));
-    command.arg(format!("--report-dir={}", dir.display()));
+    command.arg(format!("--report-dir={}", dir.display())).args(&bench.words);
     command.args(["--kubeconfig=/dev/null", "--provider=skeleton"]);
     let report = dir.join("junit_01.xml");
     let report = ginkgo::run(&mut command, &dir.join("log"), &report, Duration::from_secs(60), || None)?;

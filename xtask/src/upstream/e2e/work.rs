@@ -126,9 +126,9 @@ fn one(
     let mut command = Command::new(&bench.suite);
     command.arg(format!("--kubeconfig={}", kubeconfig.display()));
     command.arg(format!("--kubectl-path={}", bench.kubectl.display()));
-    command.arg(format!("--ginkgo.focus={}", plan::only(name)));
+    command.arg(format!("--ginkgo.focus={}", ginkgo::exactly(name)));
     command.arg(format!("--ginkgo.timeout={}s", deadline.as_secs()));
-    command.arg(format!("--report-dir={}", dir.display()));
+    command.arg(format!("--report-dir={}", dir.display())).args(&bench.words);
     command.args([
         "--provider=skeleton",
         "--ginkgo.no-color",
@@ -155,5 +155,5 @@ fn log_of(bench: &Bench, name: &str) -> PathBuf {
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     // A file's name may have 255 bytes.
     let start = plain.len().saturating_sub(200);
-    bench.out.join("logs").join(format!("{}.log", &plain[start..]))
+    bench.out.join("logs").join(format!("{}.log", plain[start..].trim_start_matches('-')))
 }

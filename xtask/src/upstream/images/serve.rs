@@ -1,8 +1,8 @@
-//! Debian's `docker-registry` on the loopback, with the images of several registries, and the settings by which Trine takes it
+//! Debian's `docker-registry` on this machine, with the images of several registries, and the settings by which Trine takes it
 //! for them.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// A running registry; it stops when dropped, its images stay.
 pub struct Registry {
     child: Child,
-    /// `127.0.0.1:port`.
+    /// `address:port`.
     pub address: String,
     /// What `--registry-config` takes.
     pub config_dir: PathBuf,
@@ -37,7 +37,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts it on a free port.
+    /// Starts it on a free port of the machine's own address.
     ///
     /// # Errors
     /// If `docker-registry` is not there or does not answer.
@@ -46,7 +46,7 @@ impl Registry {
         // Several may run, each with its own port and so with its own settings; they share the images.
         let config_dir = storage.join(format!("config-{}", std::process::id()));
         fs::create_dir_all(&config_dir)?;
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let address = TcpListener::bind((own_address(), 0))?.local_addr()?.to_string();
         let config = config_dir.join("registry.yml");
         fs::write(
             &config,
@@ -108,6 +108,17 @@ impl Registry {
         let status = self.child.wait()?;
         anyhow::bail!("docker-registry has ended with {status}")
     }
+}
+
+/// The address that this machine has for others: nodes in namespaces of their own do not reach its loopback. No packet is sent to
+/// find it; the loopback's if there is none.
+fn own_address() -> IpAddr {
+    let towards = |address| {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    };
+    towards(Ipv4Addr::new(203, 0, 113, 1)).map_or(Ipv4Addr::LOCALHOST.into(), |own| own.ip())
 }
 
 impl Drop for Registry {

@@ -1,0 +1,89 @@
+//! The reference plugins as an oracle: Trine's plugins and Debian's `containernetworking-plugins` get the same words, each in a
+//! machine of its own (a network namespace), and must leave the same answers, links, addresses and routes.
+//!
+//! - `cases` what they are asked
+//! - `machine` a namespace that stands for a machine, with one for a Pod, and what is in them
+//! - `compare` what of it must be the same (pure)
+
+mod cases;
+mod compare;
+mod machine;
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::finish::{Run, finish};
+use super::junit::{Case, Outcome, Report};
+use super::options::Options;
+use super::trine;
+use crate::test::workspace_root;
+use machine::Machine;
+
+/// Where Debian has the reference plugins.
+const REFERENCE: &str = "/usr/lib/cni";
+
+/// Asks both and keeps the row.
+///
+/// # Errors
+/// What [`super::run`] says.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let root = workspace_root()?;
+    anyhow::ensure!(
+        Path::new(REFERENCE).is_dir(),
+        "cni: the reference plugins are not here: install containernetworking-plugins"
+    );
+    let program = trine::program(&root, options)?;
+    let ours = tempdir("plugins")?;
+    let mut cases = Vec::new();
+    for case in cases::ALL {
+        let wanted = |text: &Option<String>| text.as_ref().map(|text| case.name.contains(text.as_str()));
+        if wanted(&options.focus) == Some(false) || wanted(&options.skip) == Some(true) {
+            continue;
+        }
+        let link = ours.join(case.plugin);
+        if !link.exists() {
+            std::os::unix::fs::symlink(&program, &link)?;
+        }
+        cases.extend(one(case, &ours)?);
+    }
+    std::fs::remove_dir_all(&ours)?;
+    let version = version()?;
+    let run = Run { root: &root, options, part: "", version: &version, keep: true };
+    finish(&run, &Report { cases, around: Vec::new() }, |_| true)
+}
+
+/// Runs one case on both sides; a spec for each step.
+fn one(case: &cases::Case, ours: &Path) -> anyhow::Result<Vec<Case>> {
+    let mut sides = [Machine::new("o", ours)?, Machine::new("r", Path::new(REFERENCE))?];
+    let mut all = Vec::new();
+    for (number, step) in case.steps.iter().enumerate() {
+        let mut answers = Vec::new();
+        for side in &mut sides {
+            let answer = side.ask(case.plugin, step, case.config)?;
+            answers.push(compare::normal(&answer, &side.seen()?));
+        }
+        let outcome = match compare::difference(&answers[0], &answers[1]) {
+            None => Outcome::Passed,
+            Some(difference) => Outcome::Failed(difference),
+        };
+        all.push(Case { name: format!("{}: {}. {}", case.name, number + 1, step.command), outcome });
+    }
+    Ok(all)
+}
+
+fn tempdir(name: &str) -> anyhow::Result<std::path::PathBuf> {
+    let dir = std::env::temp_dir().join(format!("upstream-cni-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+/// The version of the reference, as its package has it.
+fn version() -> anyhow::Result<String> {
+    let output = Command::new("dpkg-query")
+        .args(["--showformat=${Version}", "--show", "containernetworking-plugins"])
+        .output()
+        .context("dpkg-query")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
