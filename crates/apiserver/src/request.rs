@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use std::sync::Arc;
+use trine_objects::json::Duplicates;
 use trine_objects::schema::{self, FieldError};
 use trine_objects::selector;
 
@@ -181,6 +182,10 @@ impl Selection {
         let labels = labels.map_err(|e| bad(format!("unable to parse labelSelector: {e}")))?;
         let mut fields = fields.map_err(|e| bad(format!("unable to parse fieldSelector: {e}")))?;
         let hooks = target.resource.hooks();
+        for term in &mut fields.terms {
+            let label = hooks.field_label(&target.resource.group, &term.field);
+            term.field = label.ok_or_else(|| bad(format!("field label not supported: {}", term.field)))?;
+        }
         let known = hooks.fields(&Value::Null);
         let known: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
         if let Some(field) = fields.unsupported(&known) {
@@ -255,14 +260,15 @@ impl FieldValidation {
 pub fn check(
     resource: &Served,
     object: &mut Value,
-    mut problems: Vec<FieldError>,
+    duplicates: Duplicates,
     validation: FieldValidation,
 ) -> Result<Vec<String>, ApiError> {
     let schema = resource.schema();
     let found = schema::check(schema, object).into_iter();
     // Values of a wrong type in a custom object are for its validation, but for what every object has.
     let own = |p: &FieldError| !["metadata", "apiVersion", "kind"].iter().any(|f| p.path.starts_with(f));
-    problems.extend(found.filter(|p| !(resource.custom().is_some() && p.is_fatal() && own(p))));
+    let found = found.filter(|p| !(resource.custom().is_some() && p.is_fatal() && own(p)));
+    let problems = duplicates.among(found.collect());
     let (kind, version) = (&*resource.kind, resource.api_version());
     if let Some(fatal) = problems.iter().find(|p| p.is_fatal()) {
         let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {fatal}");

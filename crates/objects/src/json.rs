@@ -3,50 +3,143 @@
 use crate::schema::{FieldError, Problem};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt;
 
-/// Reads a document of any format; what is there twice must reach the visitor.
+/// Fields that are there twice, and where every field stands if there are any: a strict reader names what it has against a
+/// document in the document's order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Duplicates {
+    found: Vec<(usize, FieldError)>,
+    /// By the hash of the path: paths can be long, and many.
+    places: HashMap<u64, usize>,
+}
+
+impl Duplicates {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// These and others, in the document's order. Without any of these the others keep their own.
+    #[must_use]
+    pub fn among(self, others: Vec<FieldError>) -> Vec<FieldError> {
+        let place =
+            |error: &FieldError| self.places.get(&hash(BASIS, &error.path)).copied().unwrap_or_default();
+        let others = others.into_iter().map(|error| (place(&error), error));
+        let mut all: Vec<(usize, FieldError)> = self.found.into_iter().chain(others).collect();
+        all.sort_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, error)| error).collect()
+    }
+}
+
+/// Reads a document of any format; what is there twice must reach the visitor. `open` gives it to `read` from the beginning, a
+/// second time if something is there twice.
 ///
 /// # Errors
 /// What the deserializer says.
-pub fn read_reporting_duplicates<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<(Value, Vec<FieldError>), D::Error> {
-    let found = RefCell::new(Vec::new());
-    let value = Node { path: &Path::Root, found: &found }.deserialize(deserializer)?;
-    Ok((value, found.into_inner()))
+pub fn read_reporting_duplicates<E>(
+    mut open: impl FnMut(Reader<'_>) -> Result<Value, E>,
+) -> Result<(Value, Duplicates), E> {
+    let mut notes = Notes::default();
+    let value = open(Reader(&notes))?;
+    let found = std::mem::take(notes.found.get_mut());
+    if found.is_empty() {
+        return Ok((value, Duplicates::default()));
+    }
+    let again = Notes { places: Some(RefCell::default()), ..Notes::default() };
+    open(Reader(&again))?;
+    let places = again.places.map(RefCell::into_inner).unwrap_or_default();
+    Ok((value, Duplicates { found, places }))
+}
+
+/// Reads one document out of a deserializer.
+pub struct Reader<'a>(&'a Notes);
+
+impl Reader<'_> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What the deserializer says.
+    pub fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Node { path: &Path::ROOT, notes: self.0 }.deserialize(deserializer)
+    }
 }
 
 /// Reads a document; fields that are there twice are reported with their paths, and the last one counts.
-pub fn parse_reporting_duplicates(bytes: &[u8]) -> Result<(Value, Vec<FieldError>), serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let read = read_reporting_duplicates(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(read)
+pub fn parse_reporting_duplicates(bytes: &[u8]) -> Result<(Value, Duplicates), serde_json::Error> {
+    read_reporting_duplicates(|reader| {
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let value = reader.read(&mut deserializer)?;
+        deserializer.end().map(|()| value)
+    })
+}
+
+/// What is noted on the way.
+#[derive(Default)]
+struct Notes {
+    /// How many fields have come.
+    count: Cell<usize>,
+    found: RefCell<Vec<(usize, FieldError)>>,
+    /// Where each path came first; only once it is known that this is wanted.
+    places: Option<RefCell<HashMap<u64, usize>>>,
+}
+
+/// The most duplicates that are named; upstream's reader stops noting after as many.
+const MOST: usize = 100;
+
+/// Where FNV-1a begins.
+const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, which goes on from where it was: a path's hash is its parent's and the rest.
+fn hash(state: u64, text: &str) -> u64 {
+    text.bytes().fold(state, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The way to a node, linked through the stack so that nothing is built until it is needed.
-enum Path<'a> {
+struct Path<'a> {
+    last: Step<'a>,
+    /// Of the path as it is shown, if places are noted.
+    hash: u64,
+}
+
+enum Step<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),
     Item(&'a Path<'a>, usize),
 }
 
+impl<'a> Path<'a> {
+    const ROOT: Path<'static> = Path { last: Step::Root, hash: BASIS };
+
+    fn field(parent: &'a Path<'a>, name: &'a str, hashed: bool) -> Self {
+        let dot = if matches!(parent.last, Step::Root) { "" } else { "." };
+        let hash = if hashed { hash(hash(parent.hash, dot), name) } else { BASIS };
+        Self { last: Step::Field(parent, name), hash }
+    }
+
+    fn item(parent: &'a Path<'a>, index: usize, hashed: bool) -> Self {
+        let hash = if hashed { hash(parent.hash, &format!("[{index}]")) } else { BASIS };
+        Self { last: Step::Item(parent, index), hash }
+    }
+}
+
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Path::Root => Ok(()),
-            Path::Field(Path::Root, name) => f.write_str(name),
-            Path::Field(parent, name) => write!(f, "{parent}.{name}"),
-            Path::Item(parent, i) => write!(f, "{parent}[{i}]"),
+        match self.last {
+            Step::Root => Ok(()),
+            Step::Field(Path { last: Step::Root, .. }, name) => f.write_str(name),
+            Step::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Step::Item(parent, i) => write!(f, "{parent}[{i}]"),
         }
     }
 }
 
 struct Node<'a> {
     path: &'a Path<'a>,
-    found: &'a RefCell<Vec<FieldError>>,
+    notes: &'a Notes,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -103,8 +196,8 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            let path = Path::Item(self.path, list.len());
-            match seq.next_element_seed(Node { path: &path, found: self.found })? {
+            let path = Path::item(self.path, list.len(), self.notes.places.is_some());
+            match seq.next_element_seed(Node { path: &path, notes: self.notes })? {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
             }
@@ -114,13 +207,17 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = access.next_key::<String>()? {
-            let path = Path::Field(self.path, &key);
-            let value = access.next_value_seed(Node { path: &path, found: self.found })?;
-            if map.contains_key(&key) {
-                self.found
-                    .borrow_mut()
-                    .push(FieldError { path: path.to_string(), problem: Problem::Duplicate });
+            let path = Path::field(self.path, &key, self.notes.places.is_some());
+            let place = self.notes.count.get();
+            self.notes.count.set(place + 1);
+            if let Some(places) = &self.notes.places {
+                places.borrow_mut().entry(path.hash).or_insert(place);
             }
+            if map.contains_key(&key) && self.notes.found.borrow().len() < MOST {
+                let error = FieldError { path: path.to_string(), problem: Problem::Duplicate };
+                self.notes.found.borrow_mut().push((place, error));
+            }
+            let value = access.next_value_seed(Node { path: &path, notes: self.notes })?;
             map.insert(key, value);
         }
         Ok(Value::Object(map))
@@ -137,10 +234,18 @@ mod tests {
         let text = br#"{"a": 1, "spec": {"l": [{"x": 1, "x": 2}], "x": 1}, "a": {"b": null, "b": 1.5}}"#;
         let (value, found) = parse_reporting_duplicates(text).unwrap();
         assert_eq!(value, json!({"a": {"b": 1.5}, "spec": {"l": [{"x": 2}], "x": 1}}));
-        let shown: Vec<String> = found.iter().map(FieldError::to_string).collect();
+        let unknown = |path: &str| FieldError { path: path.to_owned(), problem: Problem::Unknown };
+        let all = found.among(vec![unknown("a"), unknown("spec.x")]);
+        let shown: Vec<String> = all.iter().map(FieldError::to_string).collect();
         assert_eq!(
             shown,
-            ["duplicate field \"spec.l[0].x\"", "duplicate field \"a.b\"", "duplicate field \"a\""]
+            [
+                "unknown field \"a\"",
+                "duplicate field \"spec.l[0].x\"",
+                "unknown field \"spec.x\"",
+                "duplicate field \"a\"",
+                "duplicate field \"a.b\"",
+            ]
         );
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use trine_objects::json::Duplicates;
 
 use super::attempt::Attempt;
 use crate::catalog::Served;
@@ -35,7 +36,7 @@ pub async fn take_over(
         scale::set(version, object, &changed, &version.scale_paths())?;
         return Ok(*object != before);
     }
-    check(version, &mut changed, Vec::new(), FieldValidation::Ignore).map_err(internal)?;
+    check(version, &mut changed, Duplicates::default(), FieldValidation::Ignore).map_err(internal)?;
     let namespace = if version.namespaced { attempt.namespace.as_str() } else { "" };
     fit_to_path(version, namespace, &mut changed).map_err(internal)?;
     version.store(registry, &mut changed).await?;

@@ -63,6 +63,12 @@ impl Accept {
         self.0.first().copied()
     }
 
+    /// Whether this shape is taken in any encoding.
+    #[must_use]
+    pub fn takes(&self, shape: Shape) -> bool {
+        self.0.iter().any(|choice| choice.shape == shape)
+    }
+
     /// Whether JSON of this shape would be taken too, for what has no other form.
     #[must_use]
     pub fn takes_json(&self, shape: Shape) -> bool {

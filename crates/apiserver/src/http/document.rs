@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-use trine_objects::schema::FieldError;
-use trine_objects::{json, protobuf};
+use trine_objects::json::{self, Duplicates};
+use trine_objects::protobuf;
 
 use crate::status::ApiError;
 
@@ -11,7 +11,7 @@ use crate::status::ApiError;
 ///
 /// # Errors
 /// [`ApiError::UnsupportedMediaType`] and [`ApiError::BadRequest`].
-pub fn document(content_type: &str, body: &Bytes) -> Result<(Value, Vec<FieldError>), ApiError> {
+pub fn document(content_type: &str, body: &Bytes) -> Result<(Value, Duplicates), ApiError> {
     let bad = |what: &str, error: &dyn std::fmt::Display| {
         ApiError::BadRequest(format!("the body is not {what}: {error}"))
     };
@@ -23,7 +23,7 @@ pub fn document(content_type: &str, body: &Bytes) -> Result<(Value, Vec<FieldErr
             yaml(text).map_err(|e| bad("YAML", &e))
         }
         protobuf::MEDIA_TYPE => match protobuf::decode(body) {
-            Ok(object) => Ok((object, Vec::new())),
+            Ok(object) => Ok((object, Duplicates::default())),
             // Kinds of custom resources: upstream reads JSON and YAML alone there.
             Err(protobuf::Error::Unknown { .. }) => {
                 Err(unsupported(&["application/json", "application/yaml"]))
@@ -38,7 +38,7 @@ pub fn document(content_type: &str, body: &Bytes) -> Result<(Value, Vec<FieldErr
 ///
 /// # Errors
 /// [`ApiError::BadRequest`].
-pub fn applied(body: &Bytes) -> Result<(Value, Vec<FieldError>), ApiError> {
+pub fn applied(body: &Bytes) -> Result<(Value, Duplicates), ApiError> {
     if let Ok(read) = json::parse_reporting_duplicates(body) {
         return Ok(read);
     }
@@ -47,12 +47,12 @@ pub fn applied(body: &Bytes) -> Result<(Value, Vec<FieldError>), ApiError> {
 }
 
 /// YAML is one document; that keys are there twice is left to the reader of fields, as in JSON.
-fn yaml(text: &str) -> Result<(Value, Vec<FieldError>), serde_saphyr::Error> {
-    let options = serde_saphyr::options! {
-        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::PassThrough,
-    };
-    serde_saphyr::with_deserializer_from_str_with_options(text, options, |d| {
-        json::read_reporting_duplicates(d)
+fn yaml(text: &str) -> Result<(Value, Duplicates), serde_saphyr::Error> {
+    json::read_reporting_duplicates(|reader| {
+        let options = serde_saphyr::options! {
+            duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::PassThrough,
+        };
+        serde_saphyr::with_deserializer_from_str_with_options(text, options, |d| reader.read(d))
     })
 }
 
@@ -85,7 +85,7 @@ mod tests {
         let (value, twice) =
             document("application/yaml", &"spec:\n  a: 1\n  b: {c: 1, c: 2}\n  a: x\n".into()).unwrap();
         assert_eq!(value, json!({"spec": {"a": "x", "b": {"c": 2}}}));
-        let twice: Vec<String> = twice.iter().map(ToString::to_string).collect();
+        let twice: Vec<String> = twice.among(Vec::new()).iter().map(ToString::to_string).collect();
         assert_eq!(twice, ["duplicate field \"spec.b.c\"", "duplicate field \"spec.a\""]);
         assert!(matches!(read(protobuf::MEDIA_TYPE, b"{}".into()), Err(ApiError::BadRequest(_))));
         let widget = b"k8s\0\x0a\x11\x0a\x07x.io/v1\x12\x06Widget\x12\x00".to_vec();

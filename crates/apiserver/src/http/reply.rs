@@ -68,6 +68,14 @@ impl Wish {
         self.accept.best().map(|_| ()).ok_or_else(not_acceptable)
     }
 
+    /// Refuses a client that takes tables or metadata alone.
+    ///
+    /// # Errors
+    /// [`ApiError::NotAcceptable`].
+    pub fn check_whole(&self) -> Result<(), ApiError> {
+        if self.accept.takes(Shape::Whole) { Ok(()) } else { Err(not_acceptable()) }
+    }
+
     /// Brings a JSON answer into the wanted form. Other answers stay as they are.
     pub async fn dress(self, response: Response) -> Response {
         if response.extensions().get::<Foreign>().is_some() {

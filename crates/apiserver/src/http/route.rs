@@ -288,6 +288,8 @@ impl Server {
     /// A question about access.
     async fn question(&self, target: &Target, request: Request<Body>) -> Result<Response, ApiError> {
         let user = user::caller().ok_or(ApiError::Unauthorized)?;
+        // An answer is no object: there is no table of it.
+        Wish::of(&request).check_whole()?;
         let question = body_value(request).await?;
         let answer =
             review::answer(&self.gate, &user, &target.resource, &target.namespace, question, now_unix())?;

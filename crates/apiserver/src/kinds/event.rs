@@ -68,6 +68,17 @@ impl Hooks for Events {
         ]
     }
 
+    fn field_label(&self, group: &str, label: &str) -> Option<String> {
+        if group.is_empty() {
+            return Some(label.to_owned());
+        }
+        match label {
+            "reason" | "type" | "metadata.name" | "metadata.namespace" => Some(label.to_owned()),
+            "reportingController" => Some("reportingComponent".to_owned()),
+            _ => Some(format!("involvedObject.{}", label.strip_prefix("regarding.")?)),
+        }
+    }
+
     fn fields(&self, obj: &Value) -> Vec<(String, String)> {
         let mut fields = metadata_fields(obj);
         for field in ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"] {

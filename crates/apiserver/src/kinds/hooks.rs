@@ -74,6 +74,12 @@ pub trait Hooks: Sync {
         vec![columns::name(obj), columns::age(obj, now_unix)]
     }
 
+    /// The field that a selector's label stands for, among [`Self::fields`], where the groups of a kind name it differently;
+    /// nothing if this group does not know the label.
+    fn field_label(&self, _group: &str, label: &str) -> Option<String> {
+        Some(label.to_owned())
+    }
+
     /// The fields that selectors may name, always all of them, with their values in this object.
     fn fields(&self, obj: &Value) -> Vec<(String, String)> {
         metadata_fields(obj)

@@ -1,7 +1,7 @@
 //! PATCH with `application/apply-patch+yaml`: an object that is merged into what is there, or made if there is none.
 
 use serde_json::{Value, json};
-use trine_objects::schema::FieldError;
+use trine_objects::json::Duplicates;
 
 use super::create::{create_owned, fit_to_path};
 use super::options::WriteOptions;
@@ -26,11 +26,11 @@ const RETRIES: usize = 5;
 pub async fn apply(
     registry: &Registry,
     target: &Target,
-    config: (Value, Vec<FieldError>),
+    config: (Value, Duplicates),
     options: &WriteOptions,
 ) -> Result<(bool, Written), ApiError> {
     let (mut config, duplicates) = config;
-    let warnings = duplicates_are(&duplicates, options.validation)?;
+    let warnings = duplicates_are(duplicates, options.validation)?;
     fits(target, &mut config)?;
     let name = target.name.as_deref().unwrap_or_default();
     let unconditional = text(&config["metadata"]["resourceVersion"]).is_empty();
@@ -58,8 +58,8 @@ pub async fn apply(
     Err(ApiError::Internal("no end of retries".to_owned()))
 }
 
-fn duplicates_are(found: &[FieldError], validation: FieldValidation) -> Result<Vec<String>, ApiError> {
-    let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+fn duplicates_are(found: Duplicates, validation: FieldValidation) -> Result<Vec<String>, ApiError> {
+    let texts: Vec<String> = found.among(Vec::new()).iter().map(ToString::to_string).collect();
     match validation {
         FieldValidation::Strict if !texts.is_empty() => {
             Err(ApiError::BadRequest(format!("error strict decoding YAML: {}", texts.join(", "))))
@@ -115,7 +115,7 @@ async fn over(
     let mut live = old.clone();
     target.resource.show(registry, &mut live).await?;
     let mut new = Place::of(registry, target).apply(&live, config, &options.manager, options.force).await?;
-    check(&target.resource, &mut new, Vec::new(), FieldValidation::Ignore)?;
+    check(&target.resource, &mut new, Duplicates::default(), FieldValidation::Ignore)?;
     fit_to_path(&target.resource, &target.namespace, &mut new)?;
     target.resource.store(registry, &mut new).await?;
     write(registry, &stored, old, revision, new, Ownership::Settled, options.dry_run).await
@@ -158,7 +158,7 @@ async fn anew(
         let causes = Invalid(vec![Cause::required("metadata.name", "name or generateName is required")]);
         return Err(invalid(resource, &new, causes));
     }
-    check(resource, &mut new, Vec::new(), FieldValidation::Ignore)?;
+    check(resource, &mut new, Duplicates::default(), FieldValidation::Ignore)?;
     resource.store(registry, &mut new).await?;
     create_owned(registry, &resource.stored(), &target.namespace, new, Ownership::Settled, options.dry_run)
         .await

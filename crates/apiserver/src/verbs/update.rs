@@ -1,8 +1,8 @@
 //! PUT and PATCH: a change of an object that is there, by compare-and-swap.
 
 use serde_json::Value;
-use trine_objects::schema::{self, FieldError};
-use trine_objects::{apply, patch};
+use trine_objects::json::Duplicates;
+use trine_objects::{apply, patch, schema};
 use trine_store::Expect;
 
 use super::create::{fit_to_path, has_generation};
@@ -94,7 +94,7 @@ pub async fn patch(
     registry: &Registry,
     target: &Target,
     kind: PatchKind,
-    change: &(Value, Vec<FieldError>),
+    change: &(Value, Duplicates),
     options: &WriteOptions,
 ) -> Result<Written, ApiError> {
     let owner = Ownership::Record(&options.manager);

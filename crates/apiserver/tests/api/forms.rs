@@ -79,8 +79,36 @@ async fn events_are_one_set_of_objects_in_two_forms() {
     assert_eq!((code, &patched["note"]), (200, &"again".into()));
     assert_eq!(api.get(core).await["items"][0]["message"], "again");
     assert_eq!(api.get(other).await["items"][0]["note"], "again");
-    let about = format!("{core}?fieldSelector=involvedObject.name%3Dp");
-    assert_eq!(api.get(&about).await["items"].as_array().unwrap().len(), 1);
+    let count = async |path: &str, field: &str| {
+        let (code, list) = api.call("GET", &format!("{path}?fieldSelector={field}"), Value::Null).await;
+        list["items"]
+            .as_array()
+            .map_or_else(|| text(&list["message"]), |items| format!("{code} {}", items.len()))
+    };
+    for (path, field, expected) in [
+        (core, "involvedObject.name%3Dp", "200 1"),
+        (core, "reportingComponent%3Dc", "200 1"),
+        (core, "reportingController%3Dc", "field label not supported: reportingController"),
+        (other, "regarding.name%3Dp", "200 1"),
+        (other, "reportingController%3Dc", "200 1"),
+        (other, "reportingController%3Dd", "200 0"),
+        (other, "involvedObject.name%3Dp", "field label not supported: involvedObject.name"),
+    ] {
+        assert_eq!(count(path, field).await, expected, "{path} {field}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_a_question_is_no_table() {
+    let api = Api::start().await;
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let question = json!({"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}).to_string();
+    let json = ("content-type", "application/json");
+    let only = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (wanted, code) in [(only, 406), (TABLE, 201), ("application/json", 201)] {
+        let answer = api.send("POST", path, &[json, ("accept", wanted)], question.clone()).await;
+        assert_eq!(read(answer).await.0, code, "{wanted}");
+    }
 }
 
 #[tokio::test]

@@ -143,7 +143,14 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_dropped() {
     assert_eq!(code, 400);
     let message = text(&strict["message"]);
     assert!(
-        message.contains("unknown field \"colour\"") && message.contains("duplicate field \"data.k\""),
+        message.ends_with("strict decoding error: duplicate field \"data.k\", unknown field \"colour\""),
+        "{message}"
+    );
+    let other_order = r#"{"metadata":{"name":"a"},"colour":"red","data":{"k":"1","k":"2"}}"#;
+    let (_, strict) = read(api.send("POST", &path("Strict"), &json, other_order).await).await;
+    let message = text(&strict["message"]);
+    assert!(
+        message.ends_with("strict decoding error: unknown field \"colour\", duplicate field \"data.k\""),
         "{message}"
     );
     let warned = api.send("POST", &path("Warn"), &json, body).await;
