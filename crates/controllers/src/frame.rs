@@ -169,6 +169,12 @@ pub async fn run(
         supervised("namespace-defaults", cx("service-account-controller"), crate::namespace_defaults::run),
         supervised("node-ipam", cx("node-controller"), crate::node_ipam::run),
         supervised("endpoint-slice", cx("endpointslice-controller"), crate::endpoint_slice::run),
+        supervised("endpoints", cx("endpoint-controller"), crate::endpoints::run),
+        supervised(
+            "endpoint-slice-mirroring",
+            cx("endpointslicemirroring-controller"),
+            crate::endpoint_slice_mirroring::run
+        ),
         supervised("volume-binder", cx("persistent-volume-binder"), crate::volume_binder::run),
         supervised("volume-protection", cx("pvc-protection-controller"), crate::volume_protection::run),
         supervised("attach-detach", cx("attachdetach-controller"), crate::attach_detach::run),

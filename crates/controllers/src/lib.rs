@@ -4,6 +4,8 @@
 //! - [`namespace_defaults`] the `default` ServiceAccount and `kube-root-ca.crt` of every namespace
 //! - [`node_ipam`] a Pod range for every node
 //! - [`endpoint_slice`] which Pods stand behind which Service
+//! - [`endpoints`] the same in the older form
+//! - [`endpoint_slice_mirroring`] what somebody wrote in the older form, in the newer one
 //! - [`volume_binder`] which volume belongs to which claim
 //! - [`volume_protection`] claims in use and bound volumes are not removed
 //! - [`attach_detach`] which volume is attached to which node
@@ -33,6 +35,8 @@ pub mod daemon_set;
 pub mod deployment;
 pub mod disruption;
 pub mod endpoint_slice;
+pub mod endpoint_slice_mirroring;
+pub mod endpoints;
 pub mod events;
 pub mod frame;
 pub mod garbage;

@@ -1,59 +1,79 @@
 //! EndpointSlices of Services with a selector.
 
+pub mod place;
 pub mod plan;
+pub mod write;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::Notify;
-use trine_typed::k8s_openapi::api::core::v1::{Pod, Service};
+use trine_typed::k8s_openapi::api::core::v1::{Node, Pod, Service};
 use trine_typed::k8s_openapi::api::discovery::v1::EndpointSlice;
-use trine_typed::kube::api::{DeleteParams, PostParams};
-use trine_typed::kube::{Api, ResourceExt};
-use trine_typed::mirror::Mirror;
+use trine_typed::kube::ResourceExt;
+use trine_typed::mirror::{Key, Mirror, Subscription};
+use trine_typed::work_queue::WorkQueue;
 
-use crate::frame::{ControllerError, Cx, log};
-use plan::{Action, CONTROLLER, MANAGED_BY, plan};
+use crate::frame::Cx;
+use crate::workload::wake;
+use place::{Owner, SERVICE_NAME};
+use plan::CONTROLLER;
+use write::Slices;
 
-const PERIOD: Duration = Duration::from_secs(300);
+/// Services that are worked on at a time. Upstream: 5.
+pub const WORKERS: usize = 8;
+/// The label of a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Runs until the context ends.
 pub async fn run(cx: Cx) {
-    let changed = Arc::new(Notify::new());
-    let services: Mirror<Service> = cx.mirror(&changed);
-    let pods: Mirror<Pod> = cx.mirror(&changed);
-    let slices: Mirror<EndpointSlice> = cx.mirror(&changed);
-    tokio::join!(services.ready(), pods.ready(), slices.ready());
-    loop {
-        let mut ours = slices.all();
-        ours.retain(|s| s.labels().get(MANAGED_BY).map(String::as_str) == Some(CONTROLLER));
-        for action in plan(&services.all(), &pods.all(), &ours) {
-            if let Err(error) = act(&cx, action).await {
-                log("endpoint-slice", &error);
-            }
+    let (services, pods, nodes): (Mirror<Service>, Mirror<Pod>, Mirror<Node>) =
+        (cx.shared(), cx.shared(), cx.shared());
+    let slices: Mirror<EndpointSlice> = cx.shared();
+    tokio::join!(services.ready(), pods.ready(), nodes.ready(), slices.ready());
+    let queue = Arc::new(WorkQueue::default());
+    let _woken = [
+        wake::by_themselves(&services, &queue),
+        by_pods(&pods, &services, &queue),
+        write::by_slices(&slices, &queue, CONTROLLER),
+    ];
+    let slices = Slices { client: cx.client.clone(), mirror: slices, controller: "endpoint-slice" };
+    let reconcile = move |key: Key| {
+        let (services, pods, nodes, slices) = (services.clone(), pods.clone(), nodes.clone(), slices.clone());
+        async move {
+            let zone = |node: &str| nodes.get("", node)?.labels().get(ZONE).cloned();
+            let (owner, groups) = match services.get(&key.namespace, &key.name) {
+                Some(service) => {
+                    (plan::owner(&service), plan::groups(&service, &pods.in_namespace(&key.namespace), zone))
+                }
+                None => (Owner::gone(&key, CONTROLLER), Vec::new()),
+            };
+            slices.keep(&owner, groups).await
         }
-        if !cx.turn(&changed, PERIOD).await {
-            return;
-        }
-    }
+    };
+    queue.work(WORKERS, &cx.stop, reconcile).await;
 }
 
-async fn act(cx: &Cx, action: Action) -> Result<(), ControllerError> {
-    let api = |namespace: &str| Api::<EndpointSlice>::namespaced(cx.client.clone(), namespace);
-    match action {
-        Action::Create(slice) => {
-            let namespace = slice.namespace().unwrap_or_default();
-            let done = api(&namespace).create(&PostParams::default(), &slice).await;
-            done.map(drop).map_err(ControllerError::of("create EndpointSlice", slice.name_any()))
+/// Adds the Services that select a Pod, or did, whenever something of it changes that endpoints show.
+pub(crate) fn by_pods(
+    pods: &Mirror<Pod>,
+    services: &Mirror<Service>,
+    queue: &Arc<WorkQueue<Key>>,
+) -> Subscription {
+    let (services, queue) = (services.clone(), Arc::clone(queue));
+    pods.subscribe(move |old, new| {
+        if old.zip(new).is_some_and(|(old, new)| plan::shown(old) == plan::shown(new)) {
+            return;
         }
-        Action::Replace(slice) => {
-            let namespace = slice.namespace().unwrap_or_default();
-            let done = api(&namespace).replace(&slice.name_any(), &PostParams::default(), &slice).await;
-            done.map(drop).map_err(ControllerError::of("replace EndpointSlice", slice.name_any()))
+        let Some(namespace) = new.or(old).and_then(|pod| pod.metadata.namespace.clone()) else { return };
+        for service in services.in_namespace(&namespace) {
+            if [old, new].into_iter().flatten().any(|pod| plan::selects(&service, pod)) {
+                queue.add(Key::of(&service.metadata));
+            }
         }
-        Action::Delete { namespace, name } => {
-            let done = api(&namespace).delete(&name, &DeleteParams::default()).await;
-            done.map(drop).map_err(ControllerError::of("delete EndpointSlice", name))
-        }
-    }
+    })
+}
+
+/// The Service whose slice it is.
+fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let name = slice.labels().get(SERVICE_NAME)?;
+    Some(Key::new(slice.metadata.namespace.as_deref()?, name))
 }

@@ -1,117 +1,174 @@
-//! Which EndpointSlices a Service should have, and what to write to get there.
+//! Which endpoints a Service has: its Pods, by address family and by what its ports mean on them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use trine_typed::k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
-use trine_typed::k8s_openapi::api::discovery::v1::{
-    Endpoint, EndpointConditions, EndpointPort, EndpointSlice,
-};
-use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use trine_typed::k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
 use trine_typed::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// Endpoints per slice. Upstream: `--max-endpoints-per-slice`.
-pub const MAX_ENDPOINTS: usize = 100;
-/// The label that says who keeps a slice.
-pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Our value of [`MANAGED_BY`]; upstream's, so that either controller can take over from the other.
+use super::place::{Group, Owner, SERVICE_NAME};
+
+/// Our value of [`super::place::MANAGED_BY`]; upstream's, so that either controller can take over from the other.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
-/// The label that names the Service.
-pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// One write.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// A slice that is missing.
-    Create(EndpointSlice),
-    /// A slice with other endpoints, ports or labels.
-    Replace(EndpointSlice),
-    /// A slice that nobody needs.
-    Delete {
-        /// Namespace.
-        namespace: String,
-        /// Name.
-        name: String,
-    },
-}
-
-/// All writes for all Services. `slices` are those with our [`MANAGED_BY`] value only.
+/// Whether a Service's Pods are found here: it has a selector, and addresses of its own kind.
 #[must_use]
-pub fn plan(services: &[Arc<Service>], pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>]) -> Vec<Action> {
-    let key = |meta: &ObjectMeta| {
-        (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
-    };
-    let mut actual: BTreeMap<_, _> = slices.iter().map(|s| (key(&s.metadata), s)).collect();
-    let mut actions = Vec::new();
-    for wanted in services.iter().flat_map(|service| desired(service, pods)) {
-        match actual.remove(&key(&wanted.metadata)) {
-            None => actions.push(Action::Create(wanted)),
-            Some(have) if same(have, &wanted) => {}
-            Some(have) => {
-                let mut wanted = wanted;
-                wanted.metadata.resource_version.clone_from(&have.metadata.resource_version);
-                wanted.metadata.uid.clone_from(&have.metadata.uid);
-                actions.push(Action::Replace(wanted));
-            }
-        }
-    }
-    actions.extend(actual.into_keys().map(|(namespace, name)| Action::Delete { namespace, name }));
-    actions
+pub fn is_ours(service: &Service) -> bool {
+    let Some(spec) = &service.spec else { return false };
+    spec.selector.as_ref().is_some_and(|s| !s.is_empty())
+        && spec.type_.as_deref() != Some("ExternalName")
+        && service.metadata.deletion_timestamp.is_none()
 }
 
-fn same(have: &EndpointSlice, want: &EndpointSlice) -> bool {
-    have.endpoints == want.endpoints
-        && have.ports == want.ports
-        && have.metadata.labels == want.metadata.labels
-}
-
-/// The slices of one Service: Pods with the same resolved ports together, [`MAX_ENDPOINTS`] in each.
-fn desired(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
-    let Some(spec) = &service.spec else { return Vec::new() };
-    let Some(selector) = spec.selector.as_ref().filter(|s| !s.is_empty()) else { return Vec::new() };
-    if spec.type_.as_deref() == Some("ExternalName") || service.metadata.deletion_timestamp.is_some() {
-        return Vec::new();
-    }
-    let publish_all = spec.publish_not_ready_addresses.unwrap_or_default();
-    let ports = spec.ports.as_deref().unwrap_or_default();
-    let mut groups: BTreeMap<String, (Vec<EndpointPort>, Vec<Endpoint>)> = BTreeMap::new();
-    let mut chosen: Vec<&Arc<Pod>> = pods.iter().filter(|p| is_selected(p, service, selector)).collect();
-    chosen.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    for pod in chosen {
-        let Some(endpoint) = endpoint(pod, publish_all) else { continue };
-        let resolved: Vec<EndpointPort> = ports.iter().filter_map(|p| resolve(p, pod)).collect();
-        let group = groups.entry(format!("{resolved:?}")).or_insert_with(|| (resolved, Vec::new()));
-        group.1.push(endpoint);
-    }
-    let mut slices = Vec::new();
-    for (ports_key, (ports, endpoints)) in groups {
-        for (index, chunk) in endpoints.chunks(MAX_ENDPOINTS).enumerate() {
-            slices.push(slice(service, &ports_key, index, ports.clone(), chunk.to_vec()));
-        }
-    }
-    if slices.is_empty() {
-        // An empty slice says "known, and nobody there"; upstream keeps one too.
-        slices.push(slice(service, "", 0, Vec::new(), Vec::new()));
-    }
-    slices
-}
-
-fn is_selected(pod: &Pod, service: &Service, selector: &BTreeMap<String, String>) -> bool {
+/// Whether a Pod is selected by a Service.
+#[must_use]
+pub fn selects(service: &Service, pod: &Pod) -> bool {
+    let Some(selector) = service.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return false };
     let labels = pod.metadata.labels.as_ref();
     pod.metadata.namespace == service.metadata.namespace
+        && !selector.is_empty()
         && selector.iter().all(|(k, v)| labels.and_then(|l| l.get(k)) == Some(v))
 }
 
-fn endpoint(pod: &Pod, publish_all: bool) -> Option<Endpoint> {
+/// What of a Pod endpoints show: other changes of it are none of theirs.
+#[must_use]
+pub fn shown(pod: &Pod) -> impl PartialEq + use<'_> {
+    let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+    (
+        &pod.metadata.labels,
+        &pod.metadata.uid,
+        pod.metadata.deletion_timestamp.is_some(),
+        (has_ended(pod), is_ready(pod)),
+        spec.map(|spec| (&spec.node_name, &spec.hostname, &spec.subdomain)),
+        status.map(|status| (&status.pod_ip, &status.pod_ips)),
+    )
+}
+
+/// Whether a Service's name stands for its Pods themselves.
+#[must_use]
+pub fn is_headless(service: &Service) -> bool {
+    service.spec.as_ref().and_then(|s| s.cluster_ip.as_deref()) == Some("None")
+}
+
+/// Who the slices of a Service belong to.
+#[must_use]
+pub fn owner(service: &Service) -> Owner {
+    let name = service.metadata.name.clone().unwrap_or_default();
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.insert(SERVICE_NAME.to_owned(), name.clone());
+    // Upstream takes it off again when a Service has addresses of its own, so it is not just passed on.
+    labels.remove("service.kubernetes.io/headless");
+    if is_headless(service) {
+        labels.insert("service.kubernetes.io/headless".to_owned(), String::new());
+    }
+    Owner {
+        api_version: "v1",
+        kind: "Service",
+        namespace: service.metadata.namespace.clone().unwrap_or_default(),
+        name,
+        uid: service.metadata.uid.clone().unwrap_or_default(),
+        labels,
+        annotations: BTreeMap::new(),
+        manager: CONTROLLER,
+    }
+}
+
+/// The endpoints of a Service: Pods with the same resolved ports together. `zone` knows where nodes are.
+#[must_use]
+pub fn groups(service: &Service, pods: &[Arc<Pod>], zone: impl Fn(&str) -> Option<String>) -> Vec<Group> {
+    let Some(spec) = service.spec.as_ref().filter(|_| is_ours(service)) else { return Vec::new() };
+    let publish_all = spec.publish_not_ready_addresses.unwrap_or_default();
+    let ports = spec.ports.as_deref().unwrap_or_default();
+    let mut chosen: Vec<&Arc<Pod>> = pods.iter().filter(|p| selects(service, p)).collect();
+    chosen.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    let mut all = Vec::new();
+    for family in families(service) {
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for pod in &chosen {
+            let Some(endpoint) = endpoint(service, pod, family, publish_all, &zone) else { continue };
+            let resolved: Vec<EndpointPort> = ports.iter().filter_map(|p| resolve(p, pod)).collect();
+            let fresh = || Group { family, ports: resolved.clone(), endpoints: Vec::new() };
+            groups.entry(format!("{resolved:?}")).or_insert_with(fresh).endpoints.push(endpoint);
+        }
+        if groups.is_empty() {
+            // An empty slice says "known, and nobody there".
+            all.push(Group { family, ports: Vec::new(), endpoints: Vec::new() });
+        }
+        all.extend(groups.into_values());
+    }
+    all
+}
+
+/// The address families of a Service.
+fn families(service: &Service) -> Vec<&'static str> {
+    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
+    let known: Vec<&'static str> =
+        ["IPv4", "IPv6"].into_iter().filter(|family| families.iter().any(|f| f == family)).collect();
+    if known.is_empty() { vec!["IPv4"] } else { known }
+}
+
+/// The address of a Pod in a family.
+#[must_use]
+pub fn address_of(pod: &Pod, family: &str) -> Option<String> {
     let status = pod.status.as_ref()?;
-    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+    let all = status.pod_ips.iter().flatten().map(|address| &address.ip).chain(&status.pod_ip);
+    let is_of = |text: &&String| match text.parse() {
+        Ok(IpAddr::V4(_)) => family == "IPv4",
+        Ok(IpAddr::V6(_)) => family == "IPv6",
+        Err(_) => false,
+    };
+    all.into_iter().find(is_of).cloned()
+}
+
+/// Whether a Pod has ended.
+#[must_use]
+pub fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether a Pod takes requests.
+#[must_use]
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// The name that a Pod has under a Service's, if it says the Service's name itself.
+#[must_use]
+pub fn hostname(service: &Service, pod: &Pod) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let under = spec.subdomain.is_some() && spec.subdomain == service.metadata.name;
+    spec.hostname.clone().filter(|name| under && !name.is_empty())
+}
+
+/// What an endpoint is.
+#[must_use]
+pub fn target(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        kind: Some("Pod".to_owned()),
+        name: pod.metadata.name.clone(),
+        namespace: pod.metadata.namespace.clone(),
+        uid: pod.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+fn endpoint(
+    service: &Service,
+    pod: &Pod,
+    family: &str,
+    publish_all: bool,
+    zone: impl Fn(&str) -> Option<String>,
+) -> Option<Endpoint> {
+    if has_ended(pod) {
         return None;
     }
-    let address = status.pod_ip.clone().filter(|ip| !ip.is_empty())?;
-    let conditions = status.conditions.as_deref().unwrap_or_default();
-    let serving = conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
-    let terminating = pod.metadata.deletion_timestamp.is_some();
+    let address = address_of(pod, family)?;
+    let (serving, terminating) = (is_ready(pod), pod.metadata.deletion_timestamp.is_some());
+    let node_name = pod.spec.as_ref().and_then(|s| s.node_name.clone());
     Some(Endpoint {
         addresses: vec![address],
         conditions: Some(EndpointConditions {
@@ -119,21 +176,17 @@ fn endpoint(pod: &Pod, publish_all: bool) -> Option<Endpoint> {
             serving: Some(serving),
             terminating: Some(terminating),
         }),
-        node_name: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
-        target_ref: Some(ObjectReference {
-            kind: Some("Pod".to_owned()),
-            name: pod.metadata.name.clone(),
-            namespace: pod.metadata.namespace.clone(),
-            uid: pod.metadata.uid.clone(),
-            ..ObjectReference::default()
-        }),
-        hostname: pod.spec.as_ref().filter(|s| s.subdomain.is_some()).and_then(|s| s.hostname.clone()),
+        zone: node_name.as_deref().and_then(zone),
+        node_name,
+        target_ref: Some(target(pod)),
+        hostname: hostname(service, pod),
         ..Endpoint::default()
     })
 }
 
 /// The port that a Service port means on this Pod; `None` if it names a port that the Pod does not have.
-fn resolve(port: &ServicePort, pod: &Pod) -> Option<EndpointPort> {
+#[must_use]
+pub fn resolve(port: &ServicePort, pod: &Pod) -> Option<EndpointPort> {
     let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
     let number = match &port.target_port {
         Some(IntOrString::Int(0)) | None => port.port,
@@ -158,95 +211,67 @@ fn named_port(pod: &Pod, name: &str, protocol: &str) -> Option<i32> {
     found.map(|p| p.container_port)
 }
 
-fn slice(
-    service: &Service,
-    ports_key: &str,
-    index: usize,
-    ports: Vec<EndpointPort>,
-    endpoints: Vec<Endpoint>,
-) -> EndpointSlice {
-    let name = service.metadata.name.clone().unwrap_or_default();
-    let hash = hex::encode(&Sha256::digest(format!("{ports_key}/{index}").as_bytes())[..3]);
-    let mut labels = service.metadata.labels.clone().unwrap_or_default();
-    labels.insert(MANAGED_BY.to_owned(), CONTROLLER.to_owned());
-    labels.insert(SERVICE_NAME.to_owned(), name.clone());
-    if service.spec.as_ref().and_then(|s| s.cluster_ip.as_deref()) == Some("None") {
-        labels.insert("service.kubernetes.io/headless".to_owned(), String::new());
-    }
-    EndpointSlice {
-        metadata: ObjectMeta {
-            name: Some(format!("{name}-{hash}")),
-            namespace: service.metadata.namespace.clone(),
-            labels: Some(labels),
-            owner_references: Some(vec![OwnerReference {
-                api_version: "v1".to_owned(),
-                kind: "Service".to_owned(),
-                name,
-                uid: service.metadata.uid.clone().unwrap_or_default(),
-                controller: Some(true),
-                block_owner_deletion: Some(true),
-            }]),
-            ..ObjectMeta::default()
-        },
-        address_type: "IPv4".to_owned(),
-        endpoints: Some(endpoints),
-        ports: Some(ports),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn service(spec: Value) -> Vec<Arc<Service>> {
+    fn service(spec: Value) -> Service {
         let value = json!({"metadata": {"name": "web", "namespace": "default", "uid": "s"}, "spec": spec});
-        vec![Arc::new(serde_json::from_value(value).unwrap())]
+        serde_json::from_value(value).unwrap()
     }
 
-    fn pod(name: &str, ip: &str, ready: &str, port: i32) -> Arc<Pod> {
+    fn pod(name: &str, addresses: &[&str], ready: &str, port: i32) -> Arc<Pod> {
+        let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
         let value = json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
-            "spec": {"nodeName": "n", "containers": [{"name": "c", "ports": [
+            "spec": {"nodeName": "n", "subdomain": "web", "hostname": name, "containers": [{"name": "c", "ports": [
                 {"name": "http", "containerPort": port}]}]},
-            "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}});
+            "status": {"phase": "Running", "podIP": addresses[0], "podIPs": ips,
+                "conditions": [{"type": "Ready", "status": ready}]}});
         Arc::new(serde_json::from_value(value).unwrap())
     }
 
-    fn created(actions: Vec<Action>) -> Vec<EndpointSlice> {
-        let only_created = |action| match action {
-            Action::Create(slice) => slice,
-            other => panic!("{other:?}"),
-        };
-        actions.into_iter().map(only_created).collect()
+    fn nowhere(_: &str) -> Option<String> {
+        None
     }
 
     #[test]
     fn named_ports_are_resolved_per_pod_and_unready_pods_are_marked() {
-        let services = service(json!({"selector": {"app": "web"},
-            "ports": [{"port": 80, "targetPort": "http"}]}));
-        let pods = [pod("a", "10.0.0.1", "True", 8080), pod("b", "10.0.0.2", "False", 9090)];
-        let slices = created(plan(&services, &pods, &[]));
-        assert_eq!(slices.len(), 2, "different numbers for the same name: two slices");
-        for slice in slices {
-            let port = slice.ports.unwrap()[0].port;
-            let ready = slice.endpoints.as_ref().unwrap()[0].conditions.as_ref().unwrap().ready;
-            assert_eq!(ready, Some(port == Some(8080)));
+        let service =
+            service(json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}));
+        let pods = [pod("a", &["10.0.0.1"], "True", 8080), pod("b", &["10.0.0.2"], "False", 9090)];
+        let groups = groups(&service, &pods, |node| Some(format!("zone of {node}")));
+        assert_eq!(groups.len(), 2, "different numbers for the same name: two slices");
+        for group in groups {
+            let [endpoint] = &group.endpoints[..] else { panic!("{group:?}") };
+            let ready = endpoint.conditions.as_ref().unwrap().ready;
+            assert_eq!(ready, Some(group.ports[0].port == Some(8080)));
+            assert_eq!(endpoint.zone.as_deref(), Some("zone of n"));
+            assert_eq!(endpoint.hostname, endpoint.target_ref.as_ref().unwrap().name);
         }
     }
 
     #[test]
-    fn a_second_plan_over_its_own_result_writes_nothing_and_a_deleted_service_loses_its_slices() {
-        let services = service(json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
-        let pods = [pod("a", "10.0.0.1", "True", 80)];
-        let made: Vec<_> = created(plan(&services, &pods, &[])).into_iter().map(Arc::new).collect();
-        assert_eq!(plan(&services, &pods, &made), []);
-        assert!(matches!(plan(&[], &pods, &made)[..], [Action::Delete { .. }]));
-        assert!(matches!(plan(&services, &[], &made)[..], [Action::Create(_), Action::Delete { .. }]));
+    fn each_family_has_its_own_addresses() {
+        let service =
+            service(json!({"selector": {"app": "web"}, "ipFamilies": ["IPv6", "IPv4"], "clusterIP": "None"}));
+        let pods = [pod("a", &["10.0.0.1", "fd00::1"], "True", 1), pod("b", &["10.0.0.2"], "True", 1)];
+        let shown: Vec<(&str, Vec<String>)> = groups(&service, &pods, nowhere)
+            .iter()
+            .map(|g| (g.family, g.endpoints.iter().flat_map(|e| e.addresses.clone()).collect()))
+            .collect();
+        let own = |all: &[&str]| all.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>();
+        assert_eq!(shown, [("IPv4", own(&["10.0.0.1", "10.0.0.2"])), ("IPv6", own(&["fd00::1"]))]);
     }
 
     #[test]
-    fn a_service_without_selector_is_left_to_its_owner() {
-        assert_eq!(plan(&service(json!({"ports": [{"port": 80}]})), &[], &[]), []);
+    fn a_service_without_selector_is_left_to_its_owner_and_one_without_pods_is_known() {
+        assert_eq!(groups(&service(json!({"ports": [{"port": 80}]})), &[], nowhere), []);
+        let external = json!({"selector": {"app": "web"}, "type": "ExternalName"});
+        assert_eq!(groups(&service(external), &[], nowhere), []);
+        let empty =
+            groups(&service(json!({"selector": {"app": "web"}, "ports": [{"port": 80}]})), &[], nowhere);
+        assert_eq!(empty, [Group { family: "IPv4", ports: Vec::new(), endpoints: Vec::new() }]);
     }
 }
