@@ -4,11 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use trine_typed::k8s_openapi::api::core::v1 as core;
 use trine_typed::k8s_openapi::api::core::v1::Service;
 use trine_typed::k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 
 /// A Service with this label is another proxy's.
 const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
+/// How long a client stays with its endpoint if the Service does not say, seconds.
+const DEFAULT_AFFINITY: u32 = 10_800;
 /// Names the Service of a slice.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -83,6 +86,8 @@ pub struct ServiceSpec {
     pub external_local: bool,
     /// Traffic from inside goes to endpoints on this node only.
     pub internal_local: bool,
+    /// A client stays with its endpoint until it has been away for so long, seconds.
+    pub affinity: Option<u32>,
 }
 
 /// One endpoint of a slice.
@@ -124,6 +129,14 @@ fn addresses<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<IpAddr> {
     found
 }
 
+/// How long a Service keeps a client with its endpoint, seconds; upstream's default is three hours.
+fn affinity(spec: &core::ServiceSpec) -> Option<u32> {
+    let asked = spec.session_affinity.as_deref() == Some("ClientIP");
+    let config = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+    let seconds = config.and_then(|config| config.timeout_seconds).and_then(|s| u32::try_from(s).ok());
+    asked.then(|| seconds.filter(|s| *s > 0).unwrap_or(DEFAULT_AFFINITY))
+}
+
 impl ServiceSpec {
     /// What a Service asks of the node; nothing if it is headless, external by name, or another proxy's.
     #[must_use]
@@ -157,6 +170,7 @@ impl ServiceSpec {
             external_ips: addresses(spec.external_ips.iter().flatten().chain(balanced)),
             external_local: spec.external_traffic_policy.as_deref() == Some("Local"),
             internal_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
+            affinity: affinity(spec),
         })
     }
 }

@@ -3,7 +3,9 @@
 //! ```text
 //! (address, protocol, port) ──front──▶ target ──▶ chain n<count> ──(target, random slot)──▶ endpoint
 //! ```
-//! A target is a list of endpoints: its low twelve bits are how many there are, the rest is the list's number.
+//! A target is a list of endpoints: its low twelve bits are how many there are, the rest is the list's number. Where clients stay
+//! with their endpoints, the target leads to a chain that remembers them by that number, and the list's members are in a set,
+//! so that nobody stays with an endpoint that went.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -49,6 +51,10 @@ pub enum Key {
     Endpoint(u32, u16),
     /// The address of an endpoint on this node.
     Own(IpAddr),
+    /// A target whose clients stay with their endpoints.
+    Sticky(u32),
+    /// An endpoint with which clients may stay, by the number of its list.
+    Member(u32, IpAddr, u16),
 }
 
 /// What an element leads to.
@@ -64,6 +70,8 @@ pub enum Value {
     Drop,
     /// Being there is all.
     Present,
+    /// The chain of this many seconds and endpoints.
+    Stay(u32, u16),
 }
 
 /// One change of the table, in the order in which they must be made.
@@ -71,6 +79,8 @@ pub enum Value {
 pub enum Action {
     /// A chain for lists of this many endpoints.
     AddCount(u16),
+    /// A chain for lists whose clients stay for so many seconds, of this many endpoints.
+    AddSticky(u32, u16),
     /// An element goes.
     Remove(Key, Value),
     /// An element comes.
@@ -104,12 +114,14 @@ pub struct Plan {
     held: HashMap<ServiceKey, Held>,
     claims: HashMap<Key, Claims>,
     counts: BTreeSet<u16>,
+    stickies: BTreeSet<(u32, u16)>,
     next_owner: u32,
     next_list: u32,
     free_lists: Vec<u32>,
     /// What the touched elements led to before, since the actions were last taken.
     before: HashMap<Key, Option<Value>>,
     new_counts: BTreeSet<u16>,
+    new_stickies: BTreeSet<(u32, u16)>,
 }
 
 impl Plan {
@@ -127,11 +139,13 @@ impl Plan {
             held: HashMap::new(),
             claims: HashMap::new(),
             counts: BTreeSet::new(),
+            stickies: BTreeSet::new(),
             next_owner: 0,
             next_list: 0,
             free_lists: Vec::new(),
             before: HashMap::new(),
             new_counts: BTreeSet::new(),
+            new_stickies: BTreeSet::new(),
         }
     }
 
@@ -172,6 +186,8 @@ impl Plan {
     pub fn take_actions(&mut self) -> Vec<Action> {
         let mut actions: Vec<Action> =
             std::mem::take(&mut self.new_counts).into_iter().map(Action::AddCount).collect();
+        let stickies = std::mem::take(&mut self.new_stickies);
+        actions.extend(stickies.into_iter().map(|(seconds, count)| Action::AddSticky(seconds, count)));
         for (key, before) in std::mem::take(&mut self.before) {
             let now = self.claims.get(&key).and_then(|claims| claims.first()).map(|claim| claim.1);
             if now == before {
@@ -188,12 +204,14 @@ impl Plan {
     pub fn everything(&mut self) -> Vec<Action> {
         self.before.clear();
         self.new_counts.clear();
+        self.new_stickies.clear();
         let counts = self.counts.iter().map(|count| Action::AddCount(*count));
+        let stickies = self.stickies.iter().map(|(seconds, count)| Action::AddSticky(*seconds, *count));
         let elements = self
             .claims
             .iter()
             .filter_map(|(key, claims)| claims.first().map(|claim| Action::Add(*key, claim.1)));
-        let mut actions: Vec<Action> = counts.chain(elements).collect();
+        let mut actions: Vec<Action> = counts.chain(stickies).chain(elements).collect();
         actions.sort_unstable();
         actions
     }
@@ -234,7 +252,8 @@ impl Plan {
         for port in &spec.ports {
             let choice = choose(port, slices, &place);
             out.extend(choice.own.iter().map(|address| (Key::Own(*address), Value::Present)));
-            let mut port_plan = PortPlan { plan: self, held, old, port, out: &mut out };
+            let affinity = spec.affinity;
+            let mut port_plan = PortPlan { plan: self, held, old, port, affinity, out: &mut out };
             port_plan.fronts(spec, &choice, v4);
         }
         out
@@ -254,6 +273,7 @@ struct PortPlan<'a> {
     held: &'a mut Held,
     old: &'a HashMap<(String, Proto, ListKind), u32>,
     port: &'a ServicePort,
+    affinity: Option<u32>,
     out: &'a mut Vec<(Key, Value)>,
 }
 
@@ -290,6 +310,15 @@ impl PortPlan<'_> {
         let target = (id << COUNT_BITS) | u32::from(count);
         let slots = (0..count).zip(endpoints);
         self.out.extend(slots.map(|(slot, at)| (Key::Endpoint(target, slot), Value::Endpoint(at.0, at.1))));
+        if let Some(seconds) = self.affinity {
+            if self.plan.stickies.insert((seconds, count)) {
+                self.plan.new_stickies.insert((seconds, count));
+            }
+            self.out.push((Key::Sticky(target), Value::Stay(seconds, count)));
+            let members =
+                endpoints.iter().map(|at| (Key::Member(target >> COUNT_BITS, at.0, at.1), Value::Present));
+            self.out.extend(members);
+        }
         Some(target)
     }
 

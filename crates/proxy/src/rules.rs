@@ -3,18 +3,20 @@
 //! ```text
 //! prerouting ─┬─ own Pods ──▶ from-pods ────┐  finds the front, sets the connection's mark to its target
 //!             └─ others ───▶ from-outside ─┤
-//! output ─────────────────▶ from-host ────┴▶ pick ──(count)──▶ n<count> ──(target, slot)──▶ dnat
+//! output ─────────────────▶ from-host ────┴▶ pick ─┬─(count)──▶ n<count> ──(target, slot)──▶ dnat
+//!                                                 └─(sticky target)──▶ s<seconds>x<count> ──(list, client)──▶ dnat
 //! postrouting: masquerade what must come back through this node
 //! ```
 //! The mark is the connection's, not the packet's, so routing rules on marks are not disturbed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use trine_kernel::netlink::Cidr;
 use trine_kernel::nft::{
     Batch, Chain, ChainKind, CmpOp, CtKey, Element, Expr, Family, FibResult, Field, Hook, MetaKey, NatKind,
-    Reg, RejectKind, Rule, Set, Verdict, concat,
+    Reg, RejectKind, Rule, Set, SetFlags, Verdict, concat,
 };
 
 use crate::config::Config;
@@ -28,6 +30,8 @@ const STATE_NEW: u32 = 8;
 const STATUS_DNAT: u32 = 0x20;
 /// `RTN_LOCAL`
 const LOCAL: u32 = 2;
+/// Clients that are remembered at most, over all Services whose clients stay.
+const CLIENTS: u32 = 1 << 20;
 /// ICMP port unreachable.
 const PORT_UNREACHABLE: u8 = 3;
 const TCP: u8 = 6;
@@ -38,6 +42,10 @@ fn chain_of(count: u16) -> String {
 
 fn masked(reg: Reg, mask: &[u8]) -> Expr {
     Expr::Bitwise { from: reg, to: reg, mask: mask.to_vec(), xor: vec![0; mask.len()] }
+}
+
+fn sticky_chain(seconds: u32, count: u16) -> String {
+    format!("s{seconds}x{count}")
 }
 
 /// Goes on if the IPv4 address in register 0 is in the range (or is not).
@@ -135,6 +143,13 @@ fn sets() -> Vec<Set> {
         Set::map("ports-outside", &port, &[Field::Mark]),
         Set::map("endpoints", &[Field::Mark, Field::Mark], &[Field::Ipv4, Field::Port]),
         Set::vmap("by-count", &[Field::Mark]),
+        Set::vmap("sticky", &[Field::Mark]),
+        Set::new("members", &[Field::Mark, Field::Ipv4, Field::Port]),
+        Set {
+            flags: SetFlags { dynamic: true, timeout: true, ..SetFlags::default() },
+            size: Some(CLIENTS),
+            ..Set::map("affinity", &[Field::Mark, Field::Ipv4], &[Field::Ipv4, Field::Port])
+        },
         Set::vmap("refuse", &address),
         Set::vmap("refuse-outside", &address),
         Set::vmap("refuse-ports", &port),
@@ -211,6 +226,14 @@ fn destination_rules(config: &Config) -> Vec<(&'static str, Rule)> {
             "pick",
             Rule::new([
                 Expr::Ct { key: CtKey::Mark, direction: None, to: Reg(0) },
+                masked(Reg(0), &(!MASQUERADE).to_ne_bytes()),
+                Expr::VerdictMap { map: "sticky".to_owned(), key: Reg(0) },
+            ]),
+        ),
+        (
+            "pick",
+            Rule::new([
+                Expr::Ct { key: CtKey::Mark, direction: None, to: Reg(0) },
                 masked(Reg(0), &count.to_ne_bytes()),
                 Expr::VerdictMap { map: "by-count".to_owned(), key: Reg(0) },
             ]),
@@ -279,6 +302,42 @@ fn add_count(batch: &mut Batch, table: &str, count: u16) {
     batch.add_elements(table, "by-count", &[Element::verdict(key, Verdict::Goto(chain))]);
 }
 
+/// A client of this list goes to the endpoint that it has, if that is still one, and counts as just seen; else its endpoint is
+/// forgotten, and a new one is drawn and remembered. When too many clients are remembered, new ones are not.
+fn add_sticky(batch: &mut Batch, table: &str, seconds: u32, count: u16) {
+    let chain = sticky_chain(seconds, count);
+    batch.add_chain(table, &Chain::regular(&chain));
+    let list = !(MASQUERADE | ((1 << COUNT_BITS) - 1));
+    let timeout = Some(Duration::from_secs(seconds.into()));
+    // The list's number at 2 and the client at 3; the number again at 4 and the endpoint at 5 and 6.
+    let client = || {
+        let number =
+            |to| [Expr::Ct { key: CtKey::Mark, direction: None, to }, masked(to, &list.to_ne_bytes())];
+        let [a, b] = number(Reg(2));
+        let [c, d] = number(Reg(4));
+        [a, b, Expr::source(Reg(3)), c, d]
+    };
+    let known = || Expr::Map { map: "affinity".to_owned(), key: Reg(2), to: Reg(5) };
+    let remember = || Expr::Update { set: "affinity".to_owned(), key: Reg(2), data: Some(Reg(5)), timeout };
+    let go =
+        || Expr::Nat { kind: NatKind::Destination, family: Family::Ip, address: Reg(5), port: Some(Reg(6)) };
+    let member = Expr::InSet { set: "members".to_owned(), key: Reg(4), absent: false };
+    let stay = client().into_iter().chain([known(), member, remember(), go()]);
+    let forget = Expr::Forget { set: "affinity".to_owned(), key: Reg(2), data: Some(Reg(5)) };
+    let draw = [
+        Expr::Ct { key: CtKey::Mark, direction: None, to: Reg(0) },
+        masked(Reg(0), &(!MASQUERADE).to_ne_bytes()),
+        Expr::Random { modulus: u32::from(count), to: Reg(1) },
+        Expr::Map { map: "endpoints".to_owned(), key: Reg(0), to: Reg(5) },
+        remember(),
+        go(),
+    ];
+    batch.add_rule(table, &chain, &Rule::new(stay));
+    batch.add_rule(table, &chain, &Rule::new(client().into_iter().chain([known(), forget])));
+    batch.add_rule(table, &chain, &Rule::new(client().into_iter().chain(draw)));
+    batch.add_rule(table, &chain, &Rule::new([goto(&chain_of(count))]));
+}
+
 fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -306,6 +365,8 @@ fn set_of(key: &Key) -> &'static str {
         Key::Refuse(From::Outside, _) => "refuse-ports-outside",
         Key::Endpoint(..) => "endpoints",
         Key::Own(_) => "own",
+        Key::Sticky(_) => "sticky",
+        Key::Member(..) => "members",
     }
 }
 
@@ -314,6 +375,10 @@ fn element(key: &Key, value: &Value) -> Element {
         Key::Front(_, front) | Key::Refuse(_, front) => front_key(front),
         Key::Endpoint(target, slot) => concat(&[&target.to_ne_bytes(), &u32::from(*slot).to_ne_bytes()]),
         Key::Own(address) => octets(*address),
+        Key::Sticky(target) => target.to_ne_bytes().to_vec(),
+        Key::Member(list, address, port) => {
+            concat(&[&(list << COUNT_BITS).to_ne_bytes(), &octets(*address), &port.to_be_bytes()])
+        }
     };
     match value {
         Value::Target(target) => Element::value(bytes, target.to_ne_bytes().to_vec()),
@@ -323,6 +388,7 @@ fn element(key: &Key, value: &Value) -> Element {
         Value::Reject => Element::verdict(bytes, Verdict::Goto("reject".to_owned())),
         Value::Drop => Element::verdict(bytes, Verdict::Drop),
         Value::Present => Element::key(bytes),
+        Value::Stay(seconds, count) => Element::verdict(bytes, Verdict::Goto(sticky_chain(*seconds, *count))),
     }
 }
 
@@ -334,6 +400,10 @@ pub fn write_actions(batch: &mut Batch, table: &str, actions: &[Action]) {
         let (sets, key, value) = match action {
             Action::AddCount(count) => {
                 add_count(batch, table, *count);
+                continue;
+            }
+            Action::AddSticky(seconds, count) => {
+                add_sticky(batch, table, *seconds, *count);
                 continue;
             }
             Action::Remove(key, value) => (&mut removed, key, value),

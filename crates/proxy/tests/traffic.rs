@@ -2,7 +2,7 @@
 
 mod lab;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use lab::{EXT_IP, HOST_IP, INSTANCE, Lab, tcp, udp};
@@ -65,6 +65,47 @@ fn a_cluster_address_spreads_over_its_endpoints_from_the_host_and_from_a_pod() {
         tcp(&lab.host, (VIP, 80)).expect("an answer").ends_with("192.0.2.1"),
         "the node's address is seen"
     );
+}
+
+#[test]
+fn a_client_stays_with_its_endpoint_until_that_goes_or_its_time_has_passed() {
+    if !may_run("a_client_stays_with_its_endpoint_until_that_goes_or_its_time_has_passed") {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.serve("a", 8080);
+    lab.serve("b", 8080);
+    let sticky = |seconds: u32| json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}});
+    lab.service("web", sticky(60));
+    lab.endpoints("web", lab::NODE, &["a", "b"]);
+    lab.sync();
+    let answers = |lab: &Lab, from: &str, tries: usize| -> BTreeSet<String> {
+        let from = if from == "host" { &lab.host } else { lab.pod(from) };
+        (0..tries).map(|_| tcp(from, (VIP, 80)).expect("an answer")[..1].to_owned()).collect()
+    };
+    for from in ["c", "host"] {
+        assert_eq!(answers(&lab, from, 30).len(), 1, "{from} stays");
+    }
+    let had = answers(&lab, "c", 1).pop_first().expect("an endpoint");
+    let left = if had == "a" { "b" } else { "a" };
+    lab.endpoints("web", lab::NODE, &[left]);
+    lab.sync();
+    assert_eq!(answers(&lab, "c", 5), BTreeSet::from([left.to_owned()]), "its endpoint went");
+    lab.endpoints("web", lab::NODE, &["a", "b"]);
+    lab.sync();
+    assert_eq!(answers(&lab, "c", 30), BTreeSet::from([left.to_owned()]), "it stays where it went");
+    lab.service("web", json!({}));
+    lab.sync();
+    assert_eq!(answers(&lab, "c", 40).len(), 2, "nobody stays any more");
+    lab.service("web", sticky(1));
+    lab.sync();
+    let after_a_while: BTreeSet<String> = (0..12)
+        .flat_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1100));
+            answers(&lab, "c", 1)
+        })
+        .collect();
+    assert_eq!(after_a_while.len(), 2, "a second later it is a new client");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What a rule is made of. An expression loads into, compares or acts on registers; the first that does not match
 //! ends the rule.
 
+use std::time::Duration;
+
 use super::attr::{Writer, find, number, string};
-use super::object::{Data, LIST_ELEM};
+use super::object::{Data, LIST_ELEM, millis};
 
 /// One of the sixteen registers of four bytes; a longer value takes the following ones too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,13 +287,25 @@ pub enum Expr {
     },
     /// Counts packets and bytes.
     Counter,
-    /// Adds the key to a dynamic set, or renews it; into a map with the value at `data`.
+    /// Adds the key to a dynamic set, or renews its time; into a map with the value at `data`. A key that is there keeps its
+    /// value. Goes on unless the set is full.
     Update {
         /// The set.
         set: String,
         /// First register of the key.
         key: Reg,
         /// First register of the value.
+        data: Option<Reg>,
+        /// How long it stays; without it, as long as the set says.
+        timeout: Option<Duration>,
+    },
+    /// Takes the key out of a dynamic set.
+    Forget {
+        /// The set.
+        set: String,
+        /// First register of the key.
+        key: Reg,
+        /// First register of the value, which the kernel wants of a map even here.
         data: Option<Reg>,
     },
 }
@@ -331,7 +345,7 @@ impl Expr {
             Self::Reject(_) => "reject",
             Self::Limit { .. } => "limit",
             Self::Counter => "counter",
-            Self::Update { .. } => "dynset",
+            Self::Update { .. } | Self::Forget { .. } => "dynset",
         }
     }
 
@@ -431,9 +445,20 @@ impl Expr {
                 out.u32(3, *burst);
                 out.u32(4, 0);
             }
-            Self::Update { set, key, data } => {
+            Self::Update { set, key, data, timeout } => {
                 out.text(1, set);
                 out.u32(3, 1);
+                out.u32(4, key.number());
+                if let Some(data) = data {
+                    out.u32(5, data.number());
+                }
+                if let Some(timeout) = timeout {
+                    out.u64(6, millis(*timeout));
+                }
+            }
+            Self::Forget { set, key, data } => {
+                out.text(1, set);
+                out.u32(3, 2);
                 out.u32(4, key.number());
                 if let Some(data) = data {
                     out.u32(5, data.number());

@@ -304,7 +304,7 @@ const NETWORK_ORDER: u32 = 2;
 const VERDICT_TYPE: u32 = 0xffff_ff00;
 pub(super) const LIST_ELEM: u16 = 1;
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

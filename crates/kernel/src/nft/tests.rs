@@ -118,7 +118,7 @@ fn sample_rules(batch: &mut Batch) {
             Expr::Fib { source: false, result: FibResult::AddrType, to: Reg(2) },
             Expr::Cmp(CmpOp::Eq, Reg(2), 2u32.to_ne_bytes().to_vec()),
             Expr::Limit { rate: 10, burst: 5 },
-            Expr::Update { set: "seen".into(), key: Reg(0), data: None },
+            Expr::Update { set: "seen".into(), key: Reg(0), data: None, timeout: None },
             Expr::Reject(RejectKind::Icmp(3)),
         ]),
     );

@@ -170,7 +170,7 @@ impl Lab {
         let flags = SetFlags { dynamic: true, ..SetFlags::default() };
         batch.add_set("watch", &Set { flags, size: Some(1000), ..Set::new("seen", &[Field::Ipv4]) });
         batch.add_chain("watch", &Chain::base("in", ChainKind::Filter, Hook::Prerouting, -300));
-        let note = Expr::Update { set: "seen".into(), key: Reg(0), data: None };
+        let note = Expr::Update { set: "seen".into(), key: Reg(0), data: None, timeout: None };
         batch.add_rule("watch", "in", &Rule::new([Expr::destination(Reg(0)), note]));
         Nft::open_in(&self.ext).expect("socket").commit(batch).expect("the watch is set");
     }
