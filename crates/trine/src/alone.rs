@@ -1,4 +1,4 @@
-//! `trine cri`, `trine csi-driver`: one plane alone. The other side of its contract is somebody else's: a kubelet, sidecars, a suite.
+//! `trine cri`, `trine csi-driver`, `trine dns`: one plane alone. The other side of its contract is somebody else's: a kubelet, sidecars, a suite.
 //! A data dir belongs to one process, so each has its own; `trine down` stops it as it stops a cluster.
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::args::{CriArgs, CsiDriverArgs};
+use crate::cli::args::{CriArgs, CsiDriverArgs, DnsArgs};
 use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::{builtin, control, daemon, node};
@@ -44,6 +44,22 @@ pub async fn csi_driver(args: &CsiDriverArgs) -> anyhow::Result<()> {
         config.socket = path_of(endpoint)?;
     }
     until_signalled(|stop| async move { Ok(trine_csi_driver::serve(config, stop).await?) }).await
+}
+
+/// `trine dns`, until SIGINT or SIGTERM.
+///
+/// # Errors
+/// If the kubeconfig cannot be used, or the address cannot be had.
+pub async fn dns(args: DnsArgs) -> anyhow::Result<()> {
+    let client = trine_typed::client::from_kubeconfig(&args.kubeconfig).await?;
+    let config = trine_dns::Config {
+        address: args.address,
+        port: args.port,
+        domain: args.domain,
+        resolv_conf: args.resolv_conf,
+        announce: args.announce.map(|node| trine_dns::Announcement { node }),
+    };
+    until_signalled(|stop| async move { Ok(trine_dns::run(client, config, stop).await?) }).await
 }
 
 async fn until_signalled<F: Future<Output = anyhow::Result<()>>>(

@@ -43,8 +43,8 @@ pub fn first_node_range(cluster: &str) -> anyhow::Result<Cidr> {
     Ok(Cidr { addr: cluster.addr, len: cluster.len.max(NODE_PREFIX) })
 }
 
-/// Creates the built-in StorageClass and CSIDriver and the account of node planes if they are missing, and publishes what
-/// nodes must know.
+/// Creates the built-in StorageClass and CSIDriver, the account of node planes and the Service of the name servers if they are
+/// missing, and publishes what nodes must know.
 ///
 /// # Errors
 /// What the API server says.
@@ -57,8 +57,14 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
         (format!("{storage}/csidrivers"), json!(objects.driver)),
         ("/api/v1/namespaces/kube-system/serviceaccounts".to_owned(), account),
     ];
+    let names = settings.cluster_dns.iter().map(|address| {
+        let path = format!("/api/v1/namespaces/{}/services", trine_dns::announce::NAMESPACE);
+        (path, trine_dns::announce::service(&address.to_string()))
+    });
     // Together, so that the disk is waited for once.
-    let made = futures::future::try_join_all(all.map(|(path, object)| create(client, path, object)));
+    let made = futures::future::try_join_all(
+        all.into_iter().chain(names).map(|(path, object)| create(client, path, object)),
+    );
     tokio::try_join!(made, settings.publish(client)).map(drop)
 }
 

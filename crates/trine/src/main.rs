@@ -90,6 +90,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Demo(_)
         | Command::Web(_)
         | Command::Cri(_)
+        | Command::Dns(_)
         | Command::CsiDriver(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
@@ -105,6 +106,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => return demo::run(&args).await,
         Command::Up(args) => up::run(&args).await?,
         Command::Cri(args) => alone::cri(&args).await?,
+        Command::Dns(args) => alone::dns(args).await?,
         Command::CsiDriver(args) => alone::csi_driver(&args).await?,
         Command::Server(args) => server::run(&args).await?,
         Command::Agent(args) => agent::run(&args).await?,

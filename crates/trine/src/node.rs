@@ -1,4 +1,4 @@
-//! The planes of a node: runtime, storage, kubelet, routes to the other nodes, proxy. In `up` beside the control plane,
+//! The planes of a node: runtime, storage, kubelet, routes to the other nodes, proxy, names. In `up` beside the control plane,
 //! in `agent` alone.
 
 use std::net::IpAddr;
@@ -44,6 +44,8 @@ pub struct Ways {
     pub kubelet: Client,
     /// For Services, endpoints and nodes.
     pub network: Client,
+    /// For names.
+    pub names: Client,
     /// For claims and volumes.
     pub volumes: Client,
 }
@@ -78,6 +80,8 @@ pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plan
         }));
     let (config, client) = (proxy_config(&node), ways.network);
     started.push(planes.run("proxy", move |stop| proxy(client.clone(), config.clone(), range.clone(), stop)));
+    let (config, client) = (dns_config(&node), ways.names);
+    started.push(planes.run("dns", move |stop| trine_dns::run(client.clone(), config.clone(), stop)));
     let config = trine_csi_controllers::Config {
         socket: node.layout.csi_socket(),
         node_name: Some(node.identity.node.clone()),
@@ -174,6 +178,16 @@ fn proxy_config(node: &Node) -> trine_proxy::Config {
         node_ips: vec![node.ip],
         neighbours: node.settings.nodes_cidr,
         netns: None,
+    }
+}
+
+fn dns_config(node: &Node) -> trine_dns::Config {
+    trine_dns::Config {
+        address: node.ip,
+        port: None,
+        domain: node.settings.cluster_domain.clone(),
+        resolv_conf: PathBuf::from("/etc/resolv.conf"),
+        announce: Some(trine_dns::Announcement { node: node.identity.node.clone() }),
     }
 }
 

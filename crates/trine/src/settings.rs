@@ -1,7 +1,7 @@
 //! What every node of a cluster must know of it: the ConfigMap `trine-cluster` in `kube-system`.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::Context;
 use serde_json::json;
@@ -42,16 +42,17 @@ impl Settings {
     /// # Errors
     /// If its ranges are none.
     pub fn of(identity: &Identity) -> anyhow::Result<Self> {
+        let service_cidr: Cidr = identity.service_cidr.parse().context("the Service range")?;
         Ok(Self {
             pod_cidr: identity.pod_cidr.parse().context("the Pod range")?,
-            service_cidr: identity.service_cidr.parse().context("the Service range")?,
+            service_cidr,
             nodes_cidr: identity
                 .nodes_cidr
                 .as_ref()
                 .map(|r| r.parse())
                 .transpose()
                 .context("the nodes' range")?,
-            cluster_dns: Vec::new(),
+            cluster_dns: vec![dns_address(service_cidr)],
             cluster_domain: "cluster.local".to_owned(),
         })
     }
@@ -104,6 +105,14 @@ impl Settings {
             cluster_dns: dns.map(str::parse).collect::<Result<_, _>>().context(CLUSTER_DNS)?,
             cluster_domain: text(CLUSTER_DOMAIN).to_owned(),
         })
+    }
+}
+
+/// The address of the Service `kube-dns`: the tenth of the range, as everywhere.
+fn dns_address(services: Cidr) -> IpAddr {
+    match services.addr {
+        IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() + 10).into(),
+        IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() + 10).into(),
     }
 }
 

@@ -102,7 +102,8 @@ async fn start(
         ca_pem: stored.ca_pem,
         registries: args.registries.clone(),
     };
-    let ways = Ways { kubelet: of_node, network: of_planes.clone(), volumes: of_planes };
+    let ways =
+        Ways { kubelet: of_node, network: of_planes.clone(), names: of_planes.clone(), volumes: of_planes };
     let started = node::start(&planes, node, ways)?;
     daemon::record(layout, true)?;
     Ok(started)

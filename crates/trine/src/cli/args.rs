@@ -40,6 +40,8 @@ pub enum Command {
     Cri(CriArgs),
     /// The CSI driver alone, for somebody else's kubelet and sidecars
     CsiDriver(CsiDriverArgs),
+    /// The name server alone, for somebody else's cluster
+    Dns(DnsArgs),
     /// Health of every plane, one line each
     Status(DataDir),
     /// Show objects
@@ -139,6 +141,29 @@ pub struct CriArgs {
     /// Where the runtime's files are
     #[command(flatten)]
     pub data_dir: DataDir,
+}
+
+/// Words of `dns`.
+#[derive(Debug, Clone, Args)]
+pub struct DnsArgs {
+    /// The cluster whose names are answered
+    #[arg(long)]
+    pub kubeconfig: PathBuf,
+    /// The address to answer on
+    #[arg(long, default_value = "127.0.0.1")]
+    pub address: IpAddr,
+    /// The port to answer on, UDP and TCP; the first free one from 10053 when left out
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// The cluster's domain
+    #[arg(long, default_value = "cluster.local")]
+    pub domain: String,
+    /// The name servers for all other names
+    #[arg(long, default_value = "/etc/resolv.conf")]
+    pub resolv_conf: PathBuf,
+    /// The node of this server, to join the endpoints of the Service kube-system/kube-dns
+    #[arg(long)]
+    pub announce: Option<String>,
 }
 
 /// Words of `csi-driver`.
