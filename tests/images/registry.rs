@@ -80,11 +80,12 @@ fn an_image_made_of_a_folder_comes_by_way_of_a_mirror_under_its_own_name() {
     let digest = registry.push(&format!("oci-archive:{}", path("app.tar")), "made/app:1");
     assert!(built.trim().ends_with(&digest), "{built}: {digest}");
 
-    let hosts = cluster.dir().join("registries/registry.k8s.io");
+    let hosts = registry.dir().join("hosts/registry.k8s.io");
     std::fs::create_dir_all(&hosts).expect("a folder");
     std::fs::write(hosts.join("hosts.toml"), format!("server = 'http://{}'", registry.address))
         .expect("a file");
-    cluster.start();
+    let config = path("hosts");
+    let _ = cluster.trine(&["up", "--detach", "--registry-config", &config]).expect_ok();
     let _ = cluster.apply(&pod("mirrored", NAME)).expect_ok();
     let status = cluster.wait_running("mirrored")["status"]["containerStatuses"][0].clone();
     assert_eq!(status["image"], NAME);
@@ -92,6 +93,8 @@ fn an_image_made_of_a_folder_comes_by_way_of_a_mirror_under_its_own_name() {
     let user = cluster.trine(&["exec", "mirrored", "--", "/bin/busybox", "id", "-u"]).expect_ok();
     assert_eq!(user.trim(), "7");
     std::fs::write(hosts.join("hosts.toml"), "server = [").expect("a file");
-    let broken = cluster.trine(&["image", "pull", "registry.k8s.io/made/app:2"]).expect_failure();
+    let broken = cluster
+        .trine(&["image", "pull", "registry.k8s.io/made/app:2", "--registry-config", &config])
+        .expect_failure();
     assert!(broken.contains("registry.k8s.io/hosts.toml"), "{broken}");
 }

@@ -239,6 +239,7 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg("--data-dir").arg(layout.root()).args(args.store.words());
+    command.args(args.registries.words());
     if let Some(nodes) = args.nodes {
         command.arg("--nodes").arg(nodes.to_string());
     }

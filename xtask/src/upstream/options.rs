@@ -9,7 +9,10 @@ cargo xtask upstream SUITE     somebody else's suite against Trine (conformance,
       --sig S --focus RE --skip RE    only some of its specs      --resume   go on where the last run was broken off
       --store redb|etcd --nodes N     another cluster             --bless    what fails is known from now on
       --program FILE                  this trine, not target/release/trine
-      --procs N                       so many specs of e2e.test at once, 8 unless told otherwise";
+      --procs N                       so many specs of e2e.test at once, 8 unless told otherwise
+cargo xtask upstream images    makes the images that the suites name, as each suite does by itself
+      --prove      has Trine run each      --serve    serves them until Ctrl-C
+      --only NAME  one recipe alone        --program FILE";
 
 /// What is to be run, and against what.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,10 @@ use super::texts::{HTTPD, HTTPD_FOREGROUND, NGINX, NGINX_SITE};
 /// That it can be started, as far as that can be seen.
 const PAUSES: Proof = own(&[(&["/pause", "-v"], "pause")]);
 
+/// That a shell and a few of its commands are there.
+const BUSYBOX: &[(&[&str], &str)] =
+    &[(&["sh", "-c", "id -u && echo a | md5sum && hostname"], "60b725f10c9c85c70d97880dfe8191b3")];
+
 /// The commands that Debian's images have, from the packages that are always there on a Debian.
 const DEBIAN: Part = Packages(&[
     "bash",
@@ -23,10 +27,11 @@ const DEBIAN: Part = Packages(&[
 
 /// `config` of an image with the usual PATH and these fields.
 macro_rules! config {
-    ($($rest:literal)?) => {
+    ($rest:literal) => {
         concat!(
             r#"{"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]"#,
-            $(", ", $rest,)?
+            ", ",
+            $rest,
             "}"
         )
     };
@@ -66,17 +71,20 @@ pub const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "busybox",
-        references: &[
-            "registry.k8s.io/e2e-test-images/busybox:1.37.0-2",
-            "registry.k8s.io/e2e-test-images/busybox:1.29-2",
-        ],
+        references: &["registry.k8s.io/e2e-test-images/busybox:1.37.0-2"],
         alike: false,
         parts: &[Base, Busybox],
         config: config!(r#""Cmd": ["sh"]"#),
-        proof: idle(&[(
-            &["sh", "-c", "id -u && echo a | md5sum && hostname"],
-            "60b725f10c9c85c70d97880dfe8191b3",
-        )]),
+        proof: idle(BUSYBOX),
+    },
+    Recipe {
+        name: "busybox-with-ipcs",
+        references: &["registry.k8s.io/e2e-test-images/busybox:1.29-2"],
+        alike: false,
+        // Debian's busybox has no ipcs.
+        parts: &[Base, Packages(&["util-linux"]), Busybox],
+        config: config!(r#""Cmd": ["sh"]"#),
+        proof: idle(&[BUSYBOX[0], (&["ipcs", "-m"], "Shared Memory")]),
     },
     Recipe {
         name: "nonroot",
@@ -407,12 +415,17 @@ pub const RECIPES: &[Recipe] = &[
             (&["sh", "-c", "loader --help 2>&1 || true"], "logtostderr"),
         ]),
     },
-    marked!("latest", &["gcr.io/k8s-staging-cri-tools/test-image-latest:latest"], config!(), "0"),
-    marked!("test", &["gcr.io/k8s-staging-cri-tools/test-image-tag:test"], config!(), "0"),
-    marked!("all", &["gcr.io/k8s-staging-cri-tools/test-image-tag:all"], config!(), "0"),
-    marked!("one", &["gcr.io/k8s-staging-cri-tools/test-image-1:latest"], config!(), "0"),
-    marked!("two", &["gcr.io/k8s-staging-cri-tools/test-image-2:latest"], config!(), "0"),
-    marked!("three", &["gcr.io/k8s-staging-cri-tools/test-image-3:latest"], config!(), "0"),
+    marked!(
+        "latest",
+        &["gcr.io/k8s-staging-cri-tools/test-image-latest:latest"],
+        config!(r#""Cmd": ["sh"]"#),
+        "0"
+    ),
+    marked!("test", &["gcr.io/k8s-staging-cri-tools/test-image-tag:test"], config!(r#""Cmd": ["sh"]"#), "0"),
+    marked!("all", &["gcr.io/k8s-staging-cri-tools/test-image-tag:all"], config!(r#""Cmd": ["sh"]"#), "0"),
+    marked!("one", &["gcr.io/k8s-staging-cri-tools/test-image-1:latest"], config!(r#""Cmd": ["sh"]"#), "0"),
+    marked!("two", &["gcr.io/k8s-staging-cri-tools/test-image-2:latest"], config!(r#""Cmd": ["sh"]"#), "0"),
+    marked!("three", &["gcr.io/k8s-staging-cri-tools/test-image-3:latest"], config!(r#""Cmd": ["sh"]"#), "0"),
     marked!(
         "tags",
         &[
@@ -420,37 +433,37 @@ pub const RECIPES: &[Recipe] = &[
             "gcr.io/k8s-staging-cri-tools/test-image-tags:2",
             "gcr.io/k8s-staging-cri-tools/test-image-tags:3",
         ],
-        config!(),
+        config!(r#""Cmd": ["sh"]"#),
         "0"
     ),
     marked!(
         "user-uid",
         &["gcr.io/k8s-staging-cri-tools/test-image-user-uid:latest"],
-        config!(r#""User": "1002""#),
+        config!(r#""Cmd": ["sh"], "User": "1002""#),
         "1002"
     ),
     marked!(
         "user-username",
         &["gcr.io/k8s-staging-cri-tools/test-image-user-username:latest"],
-        config!(r#""User": "www-data""#),
+        config!(r#""Cmd": ["sh"], "User": "www-data""#),
         "33"
     ),
     marked!(
         "user-uid-group",
         &["gcr.io/k8s-staging-cri-tools/test-image-user-uid-group:latest"],
-        config!(r#""User": "1003:1004""#),
+        config!(r#""Cmd": ["sh"], "User": "1003:1004""#),
         "1003"
     ),
     marked!(
         "user-username-group",
         &["gcr.io/k8s-staging-cri-tools/test-image-user-username-group:latest"],
-        config!(r#""User": "www-data:1004""#),
+        config!(r#""Cmd": ["sh"], "User": "www-data:1004""#),
         "33"
     ),
     marked!(
         "predefined-group",
         &["gcr.io/k8s-staging-cri-tools/test-image-predefined-group:latest"],
-        config!(r#""User": "1000""#),
+        config!(r#""Cmd": ["sh"], "User": "1000""#),
         "1000"
     ),
 ];

@@ -118,7 +118,8 @@ fn busybox(place: &Place, root: &Path) -> anyhow::Result<()> {
     for name in String::from_utf8(output.stdout)?.lines() {
         let places = ["usr/bin", "usr/sbin"].map(|dir| root.join(dir).join(name));
         if !places.iter().any(|path| path.symlink_metadata().is_ok()) {
-            symlink("busybox", &places[0])?;
+            // As upstream has it: a link would lead who masks one command to all of them.
+            fs::hard_link(&program, &places[0])?;
         }
     }
     Ok(())
