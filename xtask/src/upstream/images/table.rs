@@ -11,6 +11,9 @@ const PAUSES: Proof = own(&[(&["/pause", "-v"], "pause")]);
 const BUSYBOX: &[(&[&str], &str)] =
     &[(&["sh", "-c", "id -u && echo a | md5sum && hostname"], "60b725f10c9c85c70d97880dfe8191b3")];
 
+/// The same, and a command that Debian's busybox lacks.
+const IPCS: &[(&[&str], &str)] = &[BUSYBOX[0], (&["ipcs", "-m"], "Shared Memory")];
+
 /// The commands that Debian's images have, from the packages that are always there on a Debian.
 const DEBIAN: Part = Packages(&[
     "bash",
@@ -84,7 +87,7 @@ pub const RECIPES: &[Recipe] = &[
         // Debian's busybox has no ipcs.
         parts: &[Base, Packages(&["util-linux"]), Busybox],
         config: config!(r#""Cmd": ["sh"]"#),
-        proof: idle(&[BUSYBOX[0], (&["ipcs", "-m"], "Shared Memory")]),
+        proof: idle(IPCS),
     },
     Recipe {
         name: "nonroot",
