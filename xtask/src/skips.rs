@@ -149,7 +149,7 @@ pub fn no_leftovers() -> anyhow::Result<()> {
         let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let mut words = words.split(|b| *b == 0).map(String::from_utf8_lossy);
         let (program, verb) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if verb == "keeper" || (program.ends_with("/trine") && verb == "up") {
+        if verb == "keeper" || (program.ends_with("/trine") && ["up", "server", "agent"].contains(&&*verb)) {
             left.push(format!("process {} {program} {verb}", entry.file_name().to_string_lossy()));
         }
     }

@@ -249,6 +249,28 @@ fn a_pod_reaches_the_world_under_the_nodes_address() {
 }
 
 #[test]
+fn a_node_behind_this_one_reaches_the_world_under_its_address_and_the_others_under_its_own() {
+    if !may_run("a_node_behind_this_one_reaches_the_world_under_its_address_and_the_others_under_its_own") {
+        return;
+    }
+    let lab = Lab::new();
+    // What the lab calls Pods are nodes here.
+    let config = trine_proxy::Config {
+        pod_cidr: "10.250.0.0/16".parse().expect("a range"),
+        neighbours: Some("10.244.0.0/16".parse().expect("a range")),
+        ..lab::config(&lab.host)
+    };
+    trine_proxy::Engine::new(config).expect("an engine").sync().expect("the table is loaded");
+    let listener = lab.ext.run(|| std::net::TcpListener::bind("0.0.0.0:7000")).expect("enters").expect("tcp");
+    let server = std::thread::spawn(move || listener.accept().map(|(_, peer)| peer.ip()));
+    let _ = tcp(lab.pod("a"), (EXT_IP, 7000));
+    assert_eq!(server.join().expect("the server").expect("a connection"), std::net::IpAddr::from(HOST_IP));
+    lab.serve("b", 8080);
+    let said = tcp(lab.pod("a"), (lab.address("b"), 8080)).expect("b answers");
+    assert_eq!(said, format!("b {}", lab.address("a")));
+}
+
+#[test]
 fn rules_outlive_the_engine_come_back_when_flushed_and_are_cleaned_up() {
     if !may_run("rules_outlive_the_engine_come_back_when_flushed_and_are_cleaned_up") {
         return;

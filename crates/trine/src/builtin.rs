@@ -68,7 +68,13 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
     tokio::try_join!(made, settings.publish(client)).map(drop)
 }
 
+/// Looks first: a Service that is there already is refused for its address, not for its name.
 async fn create(client: &Client, path: String, object: Value) -> anyhow::Result<()> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let there = http::Request::get(format!("{path}/{name}")).body(Vec::new())?;
+    if client.request::<Value>(there).await.is_ok() {
+        return Ok(());
+    }
     let request = http::Request::post(&path)
         .header("content-type", "application/json")
         .body(object.to_string().into_bytes())?;

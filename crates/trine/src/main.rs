@@ -34,7 +34,8 @@ use clap::Parser;
 use tracing_subscriber::prelude::*;
 use trine_kernel::machine::Machine;
 
-use cli::args::{AgentArgs, DownArgs};
+use cli::args::DownArgs;
+use cli::node_args::AgentArgs;
 use cli::{Cli, Command};
 use layout::Layout;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trine_apiserver::AuditConfig;
 
-use crate::cli::args::ServerArgs;
+use crate::cli::node_args::ServerArgs;
 use crate::control::{Control, Start, ended};
 use crate::daemon;
 use crate::identity::{self, Identity};

@@ -37,10 +37,17 @@ pub enum Validity {
     Over,
 }
 
-/// True if the node has joined.
+/// True if the node has ever joined.
 #[must_use]
 pub fn exist(layout: &Layout) -> bool {
     layout.agent().join("kubeconfig").exists()
+}
+
+/// True if the node has joined and comes back without a token.
+#[must_use]
+pub fn hold(layout: &Layout) -> bool {
+    let stored = load(layout).ok().flatten();
+    stored.is_some_and(|stored| validity(&stored.cert_pem, Timestamp::now()) != Validity::Over)
 }
 
 /// What is kept, if the node has joined.

@@ -1,17 +1,22 @@
 //! Exchanges what a node shows before it ends: its certificate, its kubelet's, and the token of its planes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use trine_typed::k8s_openapi::api::authentication::v1::{
     BoundObjectReference, TokenRequest, TokenRequestSpec,
 };
 use trine_typed::k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::PostParams;
+use trine_typed::kube::runtime::watcher;
 use trine_typed::kube::{Api, Client};
+use trine_typed::mirror::Mirror;
 
 use super::credentials::{self, Stored, Validity, kubeconfig, validity};
 use super::join;
@@ -126,26 +131,39 @@ async fn sign_serving(who: &Who, client: &Client) -> anyhow::Result<Pair> {
     Ok(pair)
 }
 
-/// Gets tokens of the account of node planes, for ever. They are bound to the Node object and end with it.
+/// Gets tokens of the account of node planes, for ever. They are bound to the Node object and end with it, so another object
+/// of that name needs another token.
 pub async fn account(who: Who, client: Client, stored: Stored, newest: watch::Sender<Option<Client>>) {
+    let changed = Arc::new(Notify::new());
+    let own = watcher::Config::default().fields(&format!("metadata.name={}", who.node));
+    let end = CancellationToken::new();
+    let _guard = end.clone().drop_guard();
+    let nodes: Mirror<Node> = Mirror::start(Api::all(client.clone()), own, changed.clone(), end);
+    let (mut given, mut due) = (String::new(), Instant::now());
     loop {
-        let next = match token(&who, &client, &stored).await {
-            Ok(planes) => {
-                newest.send_replace(Some(planes));
-                TOKEN_DUE
+        let uid = nodes.get("", &who.node).and_then(|node| node.metadata.uid.clone()).unwrap_or_default();
+        if !uid.is_empty() && (uid != given || due <= Instant::now()) {
+            match token(&who, &uid, &client, &stored).await {
+                Ok(planes) => {
+                    newest.send_replace(Some(planes));
+                    (given, due) = (uid, Instant::now() + TOKEN_DUE);
+                }
+                Err(error) => {
+                    tracing::warn!("no token for the node's proxy, routes and volumes: {error:#}");
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
             }
-            // Until the kubelet has registered the node there is nothing to bind it to.
-            Err(_) if newest.borrow().is_none() => POLL,
-            Err(error) => {
-                tracing::warn!("no token for the node's proxy, routes and volumes: {error:#}");
-                RETRY
-            }
-        };
-        tokio::time::sleep(next).await;
+        }
+        let next = if given.is_empty() { Instant::now() + TOKEN_DUE } else { due };
+        tokio::select! {
+            () = changed.notified() => {}
+            () = tokio::time::sleep_until(next) => {}
+        }
     }
 }
 
-async fn token(who: &Who, client: &Client, stored: &Stored) -> anyhow::Result<Client> {
+async fn token(who: &Who, uid: &str, client: &Client, stored: &Stored) -> anyhow::Result<Client> {
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
             expiration_seconds: Some(TOKEN_SECONDS),
@@ -153,7 +171,7 @@ async fn token(who: &Who, client: &Client, stored: &Stored) -> anyhow::Result<Cl
                 api_version: Some("v1".to_owned()),
                 kind: Some("Node".to_owned()),
                 name: Some(who.node.clone()),
-                uid: None,
+                uid: Some(uid.to_owned()),
             }),
             ..TokenRequestSpec::default()
         }),

@@ -11,6 +11,8 @@ mod join;
 mod keep;
 mod pin;
 mod request;
+#[cfg(test)]
+mod tests;
 pub mod token;
 
 use std::path::Path;
@@ -22,7 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use trine_typed::kube::Client;
 
-use crate::cli::args::AgentArgs;
+use crate::cli::node_args::AgentArgs;
 use crate::control::ended;
 use crate::daemon;
 use crate::identity::{self, Identity};

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::layout::{DEFAULT_DATA_DIR, Layout};
+use super::node_args::{AgentArgs, Place, ServerArgs, TokenCommand};
+use crate::layout::DEFAULT_DATA_DIR;
 use crate::registries::RegistryArgs;
 use crate::storage::StoreArgs;
 use crate::web::WebArgs;
@@ -181,112 +181,6 @@ pub struct CsiDriverArgs {
     /// Where the driver's files are
     #[command(flatten)]
     pub data_dir: DataDir,
-}
-
-/// Words of `server`.
-#[derive(Debug, Clone, Args)]
-pub struct ServerArgs {
-    /// Where the cluster's files are
-    #[command(flatten)]
-    pub data_dir: DataDir,
-    /// The address at which nodes and Pods reach it [default: the one by which this machine is reached]
-    #[arg(long, value_name = "IP")]
-    pub advertise: Option<IpAddr>,
-    /// Note each request to the API in this file, one line of JSON each
-    #[arg(long, value_name = "FILE")]
-    pub audit_log: Option<PathBuf>,
-    /// What is noted: a Policy of audit.k8s.io/v1; without it who, what and when of everything
-    #[arg(long, value_name = "FILE", requires = "audit_log")]
-    pub audit_policy: Option<PathBuf>,
-    /// Which store
-    #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-/// Where a node's files are, and where it is.
-#[derive(Debug, Clone, Args)]
-pub struct Place {
-    /// Where the files are
-    #[command(flatten)]
-    pub data_dir: DataDir,
-    /// The machine within this one that the node is: the folder of its namespaces
-    #[arg(long, hide = true, value_name = "DIR")]
-    pub in_machine: Option<PathBuf>,
-    /// The data dir whose paths the kubelet and the network have in that machine
-    #[arg(long, hide = true, value_name = "DIR")]
-    pub seen_as: Option<PathBuf>,
-}
-
-impl Place {
-    /// The files.
-    ///
-    /// # Errors
-    /// If the data dir's name is unusable.
-    pub fn layout(&self) -> anyhow::Result<Layout> {
-        match &self.seen_as {
-            Some(other) => Layout::seen_as(&self.data_dir.data_dir, other),
-            None => Layout::new(&self.data_dir.data_dir),
-        }
-    }
-}
-
-/// Words of `agent`.
-#[derive(Debug, Clone, Args)]
-pub struct AgentArgs {
-    /// The server, as `https://HOST:PORT` [default: the one from last time]
-    #[arg(long, value_name = "URL")]
-    pub server: Option<String>,
-    /// The token with which the node joins, as `trine token create` prints it; only its first start needs one
-    #[arg(long, value_name = "TOKEN")]
-    pub token: Option<String>,
-    /// The file that holds the token
-    #[arg(long, value_name = "FILE", conflicts_with = "token")]
-    pub token_file: Option<PathBuf>,
-    /// The certificate of the cluster's authority, PEM, if the token does not pin it
-    #[arg(long, value_name = "FILE")]
-    pub ca_file: Option<PathBuf>,
-    /// The node's name [default: this machine's]
-    #[arg(long, value_name = "NAME")]
-    pub node_name: Option<String>,
-    /// The address at which the server and the other nodes reach it [default: the one by which this machine is reached]
-    #[arg(long, value_name = "IP")]
-    pub node_ip: Option<IpAddr>,
-    /// Where images come from
-    #[command(flatten)]
-    pub registries: RegistryArgs,
-    /// Where it is
-    #[command(flatten)]
-    pub place: Place,
-    /// End when standard input does
-    #[arg(long, hide = true)]
-    pub while_stdin: bool,
-}
-
-/// Words of `token`.
-#[derive(Debug, Clone, Subcommand)]
-pub enum TokenCommand {
-    /// Make a token and print it
-    Create {
-        /// How long it holds: seconds, or with a unit (30m, 24h); 0 for until it is removed
-        #[arg(long, default_value = "24h", value_parser = lifetime)]
-        ttl: Duration,
-        /// Which cluster
-        #[command(flatten)]
-        target: Target,
-    },
-}
-
-fn lifetime(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.trim_end_matches(['s', 'm', 'h', 'd']).len());
-    let unit = match unit {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return Err(format!("{unit:?} is no unit of s, m, h, d")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("{number:?} is no number"))?;
-    Ok(Duration::from_secs(number.saturating_mul(unit)))
 }
 
 /// Words of `down`.
@@ -525,21 +419,4 @@ pub struct WhyArgs {
     /// Which cluster
     #[command(flatten)]
     pub target: Target,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lifetime_has_a_unit_or_is_in_seconds() {
-        for (text, seconds) in
-            [("0", 0), ("90", 90), ("90s", 90), ("30m", 1800), ("24h", 86_400), ("2d", 172_800)]
-        {
-            assert_eq!(lifetime(text), Ok(Duration::from_secs(seconds)), "{text}");
-        }
-        for wrong in ["", "h", "1w", "1hm", "-1"] {
-            assert!(lifetime(wrong).is_err(), "{wrong}");
-        }
-    }
 }

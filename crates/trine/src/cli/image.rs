@@ -1,4 +1,5 @@
-//! `trine image`: the node's images, on the same folder as the runtime's, with or without a running daemon.
+//! `trine image`: the node's images, on the same folder as the runtime's, with or without a running daemon. What comes or goes,
+//! comes to or goes from every node of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,7 @@ use trine_images::{BuildSpec, ImageStore};
 
 use super::args::{BuildArgs, ImageCommand};
 use crate::layout::Layout;
+use crate::nodes;
 use crate::program;
 use crate::registries::RegistryArgs;
 
@@ -17,12 +19,20 @@ use crate::registries::RegistryArgs;
 pub async fn run(command: ImageCommand) -> anyhow::Result<()> {
     match command {
         ImageCommand::Pull { reference, registries, data_dir } => {
-            let image = open_with(&data_dir.data_dir, &registries)?.pull(&reference, None).await?;
-            println!("{}", image.id);
+            for (number, store) in every(&data_dir.data_dir, &registries)?.into_iter().enumerate() {
+                let image = store.pull(&reference, None).await?;
+                if number == 0 {
+                    println!("{}", image.id);
+                }
+            }
         }
         ImageCommand::Import { file, data_dir } => {
-            for image in open(&data_dir.data_dir)?.import(&file)? {
-                println!("{} {}", image.id, image.repo_tags.join(" "));
+            for (number, store) in
+                every(&data_dir.data_dir, &RegistryArgs::default())?.into_iter().enumerate()
+            {
+                for image in store.import(&file)?.iter().filter(|_| number == 0) {
+                    println!("{} {}", image.id, image.repo_tags.join(" "));
+                }
             }
         }
         ImageCommand::Ls { data_dir } => {
@@ -31,7 +41,11 @@ pub async fn run(command: ImageCommand) -> anyhow::Result<()> {
                 println!("{short}  {:>9}  {}", megabytes(image.size), image.repo_tags.join(" "));
             }
         }
-        ImageCommand::Rm { image, data_dir } => open(&data_dir.data_dir)?.remove(&image)?,
+        ImageCommand::Rm { image, data_dir } => {
+            for store in every(&data_dir.data_dir, &RegistryArgs::default())? {
+                store.remove(&image)?;
+            }
+        }
         ImageCommand::Build(args) => build(&args)?,
     }
     Ok(())
@@ -59,18 +73,36 @@ fn build(args: &BuildArgs) -> anyhow::Result<()> {
             let built = spec.write_archive(archive)?;
             println!("{} {} {}", built.id, args.tag, built.digest);
         }
-        None => println!("{} {}", open(&args.data_dir.data_dir)?.build(&spec)?.id, args.tag),
+        None => {
+            for (number, store) in
+                every(&args.data_dir.data_dir, &RegistryArgs::default())?.into_iter().enumerate()
+            {
+                let built = store.build(&spec)?;
+                if number == 0 {
+                    println!("{} {}", built.id, args.tag);
+                }
+            }
+        }
     }
     Ok(())
 }
 
 fn open(data_dir: &Path) -> anyhow::Result<ImageStore> {
-    open_with(data_dir, &RegistryArgs::default())
+    open_with(&Layout::new(data_dir)?, &RegistryArgs::default())
 }
 
-fn open_with(data_dir: &Path, registries: &RegistryArgs) -> anyhow::Result<ImageStore> {
+/// The images of every node of this machine, the first node's first.
+fn every(data_dir: &Path, registries: &RegistryArgs) -> anyhow::Result<Vec<ImageStore>> {
     let layout = Layout::new(data_dir)?;
-    ImageStore::open(layout.images(), registries.options(&layout))
+    let mut layouts = vec![layout.clone()];
+    for dir in nodes::folders(&layout) {
+        layouts.push(Layout::seen_as(&dir, layout.root())?);
+    }
+    layouts.iter().map(|layout| open_with(layout, registries)).collect()
+}
+
+fn open_with(layout: &Layout, registries: &RegistryArgs) -> anyhow::Result<ImageStore> {
+    ImageStore::open(layout.images(), registries.options(layout))
         .with_context(|| format!("cannot open the images in {}", layout.images().display()))
 }
 

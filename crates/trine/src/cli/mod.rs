@@ -1,6 +1,6 @@
 //! The command line. Its words are a contract: scripts rely on them.
 //!
-//! - [`args`] the words
+//! - [`args`] the words; [`node_args`] those of a cluster in parts
 //! - [`resources`] which kind a word means, and its REST path
 //! - [`connect`] the client of a command: `--kubeconfig`, or the data dir's
 //! - one file for each verb
@@ -14,6 +14,7 @@ pub mod exec;
 pub mod get;
 pub mod image;
 pub mod logs;
+pub mod node_args;
 pub mod resources;
 pub mod snapshot;
 pub mod status;

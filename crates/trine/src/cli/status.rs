@@ -9,14 +9,18 @@ use trine_contracts::csi::ProbeRequest;
 use trine_contracts::csi::identity_client::IdentityClient;
 use trine_contracts::socket;
 use trine_typed::k8s_openapi::api::core::v1::Node;
-use trine_typed::kube::{Api, ResourceExt};
+use trine_typed::kube::{Api, Client, ResourceExt};
 
 use super::args::DataDir;
+use crate::identity::Identity;
 use crate::layout::Layout;
-use crate::{daemon, planes};
+use crate::planes::PlaneState;
+use crate::{daemon, nodes, planes};
 
 /// How long one plane may take to answer.
 const DEADLINE: Duration = Duration::from_secs(3);
+/// Least width of the first column.
+const WIDTH: usize = 16;
 
 /// Runs the command.
 ///
@@ -28,28 +32,44 @@ pub async fn run(args: &DataDir) -> anyhow::Result<ExitCode> {
         println!("daemon           down     no process runs on {}", layout.root().display());
         return Ok(ExitCode::FAILURE);
     };
-    let mut well = true;
-    let mut line = |plane: &str, result: Result<String, String>| {
+    let planes = planes::read(&layout.run().join("planes.json")).unwrap_or_default();
+    let has = |plane: &str| planes.contains_key(plane);
+    let mut lines = vec![("daemon".to_owned(), Ok(format!("process {}", record.process.pid)))];
+    lines.push(("api".to_owned(), answered(api(&layout)).await));
+    // A control plane alone has no sockets, and need not have nodes.
+    let sees_all = layout.kubeconfig().exists();
+    lines.push(("node".to_owned(), answered(node(&layout, sees_all, has("kubelet"))).await));
+    if has("cri") {
+        lines.push(("cri socket".to_owned(), answered(cri(&layout)).await));
+    }
+    if has("csi-driver") {
+        lines.push(("csi socket".to_owned(), answered(csi(&layout)).await));
+    }
+    lines.extend(planes.into_iter().map(told));
+    for dir in nodes::folders(&layout) {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if daemon::running(&Layout::seen_as(&dir, layout.root())?).is_some() {
+            let of_node = planes::read(&dir.join("run/planes.json")).unwrap_or_default();
+            lines.extend(of_node.into_iter().map(|(plane, state)| told((format!("{name} {plane}"), state))));
+        }
+    }
+    let width = lines.iter().map(|(plane, _)| plane.len()).max().unwrap_or(0).max(WIDTH);
+    for (plane, result) in &lines {
         let (word, text) = match result {
             Ok(text) => ("ok", text),
-            Err(text) => {
-                well = false;
-                ("FAILED", text)
-            }
+            Err(text) => ("FAILED", text),
         };
-        println!("{plane:<16} {word:<8} {text}");
-    };
-    line("daemon", Ok(format!("process {}", record.process.pid)));
-    line("api", answered(api(&layout)).await);
-    line("node", answered(node(&layout)).await);
-    line("cri socket", answered(cri(&layout)).await);
-    line("csi socket", answered(csi(&layout)).await);
-    for (plane, state) in planes::read(&layout.run().join("planes.json")).unwrap_or_default() {
-        let text = format!("since {}, restarts {}", state.since, state.restarts);
-        let error = state.last_error.map(|e| format!(", last error: {e}")).unwrap_or_default();
-        line(&plane, if state.running { Ok(text + &error) } else { Err(text + &error) });
+        println!("{plane:<width$} {word:<8} {text}");
     }
+    let well = lines.iter().all(|(_, result)| result.is_ok());
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a process says of one of its planes.
+fn told((plane, state): (String, PlaneState)) -> (String, Result<String, String>) {
+    let error = state.last_error.map(|e| format!(", last error: {e}")).unwrap_or_default();
+    let text = format!("since {}, restarts {}{error}", state.since, state.restarts);
+    (plane, if state.running { Ok(text) } else { Err(text) })
 }
 
 async fn answered(check: impl Future<Output = anyhow::Result<String>>) -> Result<String, String> {
@@ -61,15 +81,28 @@ async fn answered(check: impl Future<Output = anyhow::Result<String>>) -> Result
 }
 
 async fn api(layout: &Layout) -> anyhow::Result<String> {
-    let client = trine_typed::client::from_kubeconfig(&layout.kubeconfig()).await?;
+    let client = client(layout).await?;
     let answer = client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
     Ok(format!("readyz {}", answer.trim()))
 }
 
-async fn node(layout: &Layout) -> anyhow::Result<String> {
-    let client = trine_typed::client::from_kubeconfig(&layout.kubeconfig()).await?;
+/// The admin's way to the API server, or a node's.
+async fn client(layout: &Layout) -> anyhow::Result<Client> {
+    let (admins, nodes) = (layout.kubeconfig(), layout.agent().join("kubeconfig"));
+    Ok(trine_typed::client::from_kubeconfig(if admins.exists() { &admins } else { &nodes }).await?)
+}
+
+/// `all`: not only the data dir's own node. `needed`: without any, something is wrong.
+async fn node(layout: &Layout, all: bool, needed: bool) -> anyhow::Result<String> {
+    let nodes: Api<Node> = Api::all(client(layout).await?);
+    let nodes = if all {
+        nodes.list(&Default::default()).await?.items
+    } else {
+        let own = Identity::load(layout)?.map(|identity| identity.node).unwrap_or_default();
+        vec![nodes.get(&own).await?]
+    };
     let mut ready = Vec::new();
-    for node in Api::<Node>::all(client).list(&Default::default()).await? {
+    for node in nodes {
         let name = node.name_any();
         let conditions = node.status.and_then(|s| s.conditions).unwrap_or_default();
         let condition = conditions.into_iter().find(|c| c.type_ == "Ready");
@@ -79,8 +112,8 @@ async fn node(layout: &Layout) -> anyhow::Result<String> {
             None => anyhow::bail!("{name} does not say whether it is Ready"),
         }
     }
-    anyhow::ensure!(!ready.is_empty(), "no node has registered");
-    Ok(format!("Ready: {}", ready.join(" ")))
+    anyhow::ensure!(!needed || !ready.is_empty(), "no node has registered");
+    Ok(if ready.is_empty() { "none yet".to_owned() } else { format!("Ready: {}", ready.join(" ")) })
 }
 
 async fn cri(layout: &Layout) -> anyhow::Result<String> {

@@ -5,8 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use trine_typed::kube::config::Kubeconfig;
 
-use super::args::{Target, TokenCommand};
+use super::args::Target;
 use super::connect::{connect, kubeconfig};
+use super::node_args::TokenCommand;
 use crate::agent::token::Token;
 
 /// Runs the command.

@@ -4,6 +4,7 @@ use trine_why::trace::{gantt, of_pod, read};
 
 use super::args::TraceArgs;
 use crate::layout::Layout;
+use crate::nodes;
 
 /// Columns of the bars.
 const WIDTH: usize = 50;
@@ -16,7 +17,13 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.target.data_dir.data_dir)?;
     let name = args.what.strip_prefix("pod/").unwrap_or(&args.what);
     let pod = format!("{}/{name}", args.target.namespace);
-    let steps = of_pod(&read(&layout.steps())?, &pod);
+    let mut steps = read(&layout.steps())?;
+    // What a further node of this machine did is in its own file.
+    for dir in nodes::folders(&layout) {
+        steps.extend(read(&Layout::seen_as(&dir, layout.root())?.steps())?);
+    }
+    steps.sort_by_key(|step| step.start_us);
+    let steps = of_pod(&steps, &pod);
     anyhow::ensure!(!steps.is_empty(), "no steps of pod {pod} are recorded in {}", layout.steps().display());
     match args.output.as_str() {
         "text" => print!("{}", gantt(&steps, WIDTH)),

@@ -13,10 +13,9 @@ const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Stops all further nodes with their Pods and removes their machines; gives what could not be undone. Their data stay.
 pub async fn tear_down(layout: &Layout, identity: &Identity) -> Vec<String> {
-    let entries = std::fs::read_dir(layout.nodes()).into_iter().flatten().flatten();
-    let names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
-    let all = names.iter().map(|name| async move {
-        let problems = one(layout, name).await;
+    let all = member::folders(layout).into_iter().map(|dir| async move {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let problems = one(layout, &name).await;
         problems.into_iter().map(|problem| format!("node {name}: {problem}")).collect::<Vec<_>>()
     });
     let mut problems: Vec<String> = futures::future::join_all(all).await.into_iter().flatten().collect();

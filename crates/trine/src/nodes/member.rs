@@ -61,6 +61,15 @@ pub fn start(planes: &Planes, layout: &Layout, identity: &Identity, server: &Ser
     plan::members(identity).into_iter().map(run).collect()
 }
 
+/// The folders of all further nodes that there ever were, in order.
+#[must_use]
+pub fn folders(layout: &Layout) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(layout.nodes()).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|e| e.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
 /// The folder of a node.
 #[must_use]
 pub fn folder(layout: &Layout, name: &str) -> PathBuf {
@@ -93,14 +102,13 @@ async fn run(
         ranged = own_range(&server.admin, &identity.node) => ranged?,
     }
     let of_node = Layout::seen_as(&dir, layout.root())?;
-    let joins = !credentials::exist(&of_node);
-    let token = if joins { Some(invite(server, &dir).await?) } else { None };
+    let token = if !credentials::hold(&of_node) { Some(invite(server, &dir).await?) } else { None };
     let mut child = spawn(layout, member, server, &dir)?;
     // Its input is the word to go on: a process that outlives this one would be nobody's. To wait for a child closes it.
     let go_on = child.stdin.take();
     let joined = async {
         if let Some(token) = &token {
-            while !credentials::exist(&of_node) {
+            while !credentials::hold(&of_node) {
                 tokio::time::sleep(POLL).await;
             }
             let _ = std::fs::remove_file(token_file(&dir));

@@ -11,5 +11,5 @@ mod member;
 pub mod network;
 mod plan;
 
-pub use member::{Server, start};
+pub use member::{Server, folders, start};
 pub use plan::{count, members, words};

@@ -1,0 +1,4 @@
+//! Several nodes: on one machine, and joined over the network.
+
+mod joining;
+mod several;
