@@ -191,6 +191,7 @@ pub async fn run(
         supervised("daemon-set", cx("daemon-set-controller"), crate::daemon_set::run),
         supervised("stateful-set", cx("statefulset-controller"), crate::stateful_set::run),
         supervised("disruption", cx("disruption-controller"), crate::disruption::run),
+        supervised("autoscaler", cx("horizontal-pod-autoscaler"), crate::autoscaler::run),
         supervised("deployment", cx("deployment-controller"), crate::deployment::run),
         supervised("cron-job", cx("cronjob-controller"), crate::cron_job::run),
         supervised("job", cx("job-controller"), crate::job::run),

@@ -22,6 +22,7 @@
 //! - [`job`] Pods that run to their end
 //! - [`ttl_after_finished`] Jobs go some time after it
 //! - [`cron_job`] Jobs at certain times
+//! - [`autoscaler`] as many Pods as what is measured asks for
 //! - [`disruption`] how many Pods of a budget may be evicted
 //! - [`workload`] what the controllers of workloads share
 //! - [`frame`] the loop that the others share
@@ -29,6 +30,7 @@
 //! - [`events`] what they tell
 
 pub mod attach_detach;
+pub mod autoscaler;
 pub mod certificates;
 pub mod cron_job;
 pub mod daemon_set;

@@ -30,6 +30,19 @@ pub fn by_themselves<O: Kind>(owners: &Mirror<O>, queue: &Arc<WorkQueue<Key>>) -
     })
 }
 
+/// The same, but for changes of the status alone.
+pub fn by_new_generations<O: Kind>(owners: &Mirror<O>, queue: &Arc<WorkQueue<Key>>) -> Subscription {
+    let queue = Arc::clone(queue);
+    owners.subscribe(move |old, new| {
+        let facts = |object: &Arc<O>| (object.meta().uid.clone(), object.meta().generation);
+        if let Some(object) = new
+            && old.map(facts) != Some(facts(object))
+        {
+            queue.add(Key::of(object.meta()));
+        }
+    })
+}
+
 /// Adds the key of whoever controls, or did, what changes; if nobody does, of those who would take it (`selector`).
 pub fn by_what_they_own<O: Kind, D: Kind>(
     owned: &Mirror<D>,

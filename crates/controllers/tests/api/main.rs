@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod autoscalers;
 mod budgets;
 mod cluster;
 mod daemon_sets;

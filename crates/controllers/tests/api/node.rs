@@ -128,7 +128,8 @@ impl Node {
             let ready = if image(pod) == BROKEN { "False" } else { "True" };
             // What a test said meanwhile is not said over.
             let version = json!({"resourceVersion": pod.resource_version()});
-            let status = json!({"metadata": version, "status": {"phase": "Running", "conditions": [
+            let now = Timestamp::now().strftime("%FT%TZ").to_string();
+            let status = json!({"metadata": version, "status": {"phase": "Running", "startTime": now, "conditions": [
                 {"type": "Ready", "status": ready, "lastTransitionTime": Timestamp::now().strftime("%FT%TZ").to_string()}]}});
             let _ = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await;
         }
