@@ -39,6 +39,15 @@ pub fn program(test: &str, program: &str) -> bool {
     found
 }
 
+/// Set where the machine is emulated, by `cargo xtask vm`: how long something takes says nothing there.
+pub const EMULATED: &str = "TRINE_EMULATED";
+
+/// True if how long something takes may be judged.
+#[must_use]
+pub fn time_counts() -> bool {
+    std::env::var_os(EMULATED).is_none()
+}
+
 /// True if the test may go on: cgroup version 2 is alone on this machine.
 #[must_use]
 pub fn cgroup_2(test: &str) -> bool {

@@ -23,7 +23,7 @@ const PACKAGES: [&str; 7] = [
 /// One test executable.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// Package and target, as in `cri.pod`.
+    /// The package, and the target if it is not the library, as in `cri.pod`.
     name: String,
     /// The folder of its package, which its tests run in.
     folder: PathBuf,
@@ -76,6 +76,7 @@ struct Message {
 #[derive(Deserialize)]
 struct Target {
     name: String,
+    kind: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -89,10 +90,15 @@ fn named(messages: &str) -> Vec<Binary> {
     let binary = |message: Message| {
         let folder = message.manifest_path?.parent()?.to_owned();
         let package = folder.file_name()?.to_str()?.to_owned();
-        let target = message.target?.name;
+        let target = message.target?;
+        let name = if target.kind.iter().any(|kind| kind == "lib") {
+            package
+        } else {
+            format!("{package}.{}", target.name)
+        };
         let test = message.profile.is_some_and(|profile| profile.test);
         let program = message.executable.filter(|_| test)?;
-        Some(Binary { name: format!("{package}.{}", target.replace("trine_", "")), folder, program })
+        Some(Binary { name, folder, program })
     };
     messages.filter_map(binary).collect()
 }
@@ -103,16 +109,16 @@ mod tests {
 
     #[test]
     fn tests_are_told_from_what_else_cargo_builds() {
-        let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"pod"},"profile":{"test":true},"executable":"/w/target/debug/deps/pod-1"}
-{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"trine-keeper"},"profile":{"test":false},"executable":"/w/target/debug/trine-keeper"}
-{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"trine_cri"},"profile":{"test":false},"executable":null}
+        let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"pod","kind":["test"]},"profile":{"test":true},"executable":"/w/target/debug/deps/pod-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"trine-keeper","kind":["bin"]},"profile":{"test":false},"executable":"/w/target/debug/trine-keeper"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/cri/Cargo.toml","target":{"name":"trine_cri","kind":["lib"]},"profile":{"test":true},"executable":"/w/target/debug/deps/trine_cri-1"}
 {"reason":"build-finished","success":true}
 "#;
-        let binary = Binary {
-            name: "cri.pod".into(),
+        let binary = |name: &str, program: &str| Binary {
+            name: name.into(),
             folder: "/w/crates/cri".into(),
-            program: "/w/target/debug/deps/pod-1".into(),
+            program: format!("/w/target/debug/deps/{program}").into(),
         };
-        assert_eq!(named(messages), [binary]);
+        assert_eq!(named(messages), [binary("cri.pod", "pod-1"), binary("cri", "trine_cri-1")]);
     }
 }

@@ -67,7 +67,7 @@ fn quoted(word: &str) -> String {
 
 const PREPARE: &str = r#"
 exec </dev/null >/dev/ttyS0 2>&1
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root RUST_BACKTRACE=1
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TRINE_EMULATED=1
 set -o pipefail
 stty -F /dev/ttyS1 raw
 control=/dev/ttyS1
@@ -92,6 +92,7 @@ hostname trine-vm
 # A disk for what needs a real file system. The workspace stays in sight if it is in /tmp.
 /usr/sbin/modprobe -a virtio_blk ext4 || say lost
 mkdir -p /run/scratch /run/workspace
+mount --make-private /run
 mount /dev/vda /run/scratch || say lost
 mount --bind $workspace /run/workspace
 mkdir -p /run/scratch/tmp /run/scratch/lib
@@ -99,6 +100,9 @@ chmod 1777 /run/scratch/tmp
 mount --bind /run/scratch/tmp /tmp
 mount --bind /run/scratch/lib /var/lib
 case $workspace in /tmp/*) mkdir -p $workspace; mount --bind /run/workspace $workspace;; esac
+# Each is seen once, and what is mounted in it too.
+umount /run/scratch /run/workspace
+mount --make-rshared /
 unset TMPDIR
 
 # An address that is not loopback, and a way out that leads nowhere.

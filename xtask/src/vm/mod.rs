@@ -60,6 +60,7 @@ pub fn run(filter: Option<&str>) -> anyhow::Result<()> {
         jobs.push(features_job(&root));
     }
     if filter.is_none_or(|name| name == DEMO_NAME) {
+        run_command(cargo_command(&root).args(["build", "--package", "trine", "--quiet"]))?;
         jobs.push(demo_job(&root)?);
     }
     if filter != Some(DEMO_NAME) {
@@ -71,12 +72,14 @@ pub fn run(filter: Option<&str>) -> anyhow::Result<()> {
     let verdict = report.judge(&root, &jobs);
     if filter.is_none() {
         let path = root.join(RESULTS);
+        std::fs::create_dir_all(path.parent().unwrap_or(&root))?;
         std::fs::write(&path, report.markdown(&root, &kernel.release)?).context(RESULTS)?;
     }
     verdict
 }
 
-/// The demo alone, as part of all tests; says so and succeeds where there is no emulator or no kernel.
+/// The demo alone, of the program that is built, as part of all tests; says so and succeeds where there is no emulator or no
+/// kernel.
 ///
 /// # Errors
 /// If the demo fails in the machine.
@@ -106,7 +109,6 @@ fn features_job(root: &Path) -> Job {
 
 /// The program without its debug lines: half of the demo would be spent on making an image of them.
 fn demo_job(root: &Path) -> anyhow::Result<Job> {
-    run_command(cargo_command(root).args(["build", "--package", "trine", "--quiet"]))?;
     let program = place(root).join("bin/trine");
     std::fs::create_dir_all(place(root).join("bin"))?;
     run_command(Command::new("strip").arg("-o").arg(&program).arg(root.join("target/debug/trine")))?;

@@ -430,6 +430,6 @@ fn a_routed_add_takes_milliseconds() {
         let add = time(&|pod| drop(lab.add(pod).unwrap()));
         let del = time(&|pod| lab.del(pod).unwrap());
         println!("routed ADD p50 {:?} p90 {:?}, DEL p50 {:?} p90 {:?}", add.0, add.1, del.0, del.1);
-        assert!(add.0 < Duration::from_millis(100), "ADD p50 {:?}", add.0);
+        assert!(!testing::time_counts() || add.0 < Duration::from_millis(100), "ADD p50 {:?}", add.0);
     });
 }
