@@ -74,6 +74,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     let ctx = Arc::new(Context {
         network_ready: node.network_ready(),
         memory: node.machine().memory,
+        cgroup_2: node.machine().cgroup_2,
         config: config.clone(),
         client: client.clone(),
         runtime: runtime.clone(),

@@ -37,6 +37,8 @@ pub struct ContainerInput<'a> {
     pub devices: Vec<cri::Device>,
     /// The node's memory, bytes.
     pub node_memory: u64,
+    /// Whether the node has cgroup version 2 alone.
+    pub cgroup_2: bool,
 }
 
 /// Log file below the Pod's log folder: `<container>/<attempt>.log`.
@@ -54,7 +56,7 @@ pub fn config(input: ContainerInput<'_>) -> Result<cri::ContainerConfig, Kubelet
     let lookup = |name: &str| input.env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
     let expanded = |list: &Option<Vec<String>>| list.iter().flatten().map(|a| expand(a, lookup)).collect();
     let linux = cri::LinuxContainerConfig {
-        resources: Some(resources::linux(pod, container, input.node_memory)),
+        resources: Some(resources::linux(pod, container, input.node_memory, input.cgroup_2)),
         security_context: Some(security::of_container(pod, container, &input.image_user)?),
     };
     Ok(cri::ContainerConfig {
@@ -141,6 +143,7 @@ mod tests {
             mounts: Vec::new(),
             devices: Vec::new(),
             node_memory: 0,
+            cgroup_2: false,
         })
         .unwrap();
         assert_eq!(got.command, ["sh", "1"]);

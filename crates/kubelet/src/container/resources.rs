@@ -43,9 +43,13 @@ pub fn qos(pod: &Pod) -> &'static str {
     }
 }
 
+/// On version 2, all processes of a container are killed together for want of memory, as upstream does: what is left of a
+/// program after one of its processes is gone, is rarely of use.
+const TOGETHER: (&str, &str) = ("memory.oom.group", "1");
+
 /// The numbers for `container`; `memory` is the node's, bytes.
 #[must_use]
-pub fn linux(pod: &Pod, container: &Container, memory: u64) -> LinuxContainerResources {
+pub fn linux(pod: &Pod, container: &Container, memory: u64, cgroup_2: bool) -> LinuxContainerResources {
     let amount = |limits: bool, resource: &str| {
         let resources = container.resources.as_ref();
         let map = resources.and_then(|r| if limits { r.limits.as_ref() } else { r.requests.as_ref() });
@@ -62,6 +66,7 @@ pub fn linux(pod: &Pod, container: &Container, memory: u64) -> LinuxContainerRes
         cpu_period: if cpu_limit > 0 { PERIOD } else { 0 },
         memory_limit_in_bytes: number(memory_limit),
         oom_score_adj: oom_score(qos(pod), memory_request, memory),
+        unified: cgroup_2.then(|| (TOGETHER.0.to_owned(), TOGETHER.1.to_owned())).into_iter().collect(),
         ..Default::default()
     }
 }
@@ -120,12 +125,13 @@ mod tests {
         ];
         for (name, resources, expected) in rows {
             let pod = pod(json!([{"name": "a", "resources": resources}]));
-            let got = linux(&pod, &pod.spec.as_ref().unwrap().containers[0], 4 << 30);
+            let got = linux(&pod, &pod.spec.as_ref().unwrap().containers[0], 4 << 30, true);
             assert_eq!(
                 (got.cpu_shares, got.cpu_quota, got.memory_limit_in_bytes, got.oom_score_adj),
                 expected,
                 "{name}"
             );
+            assert_eq!(got.unified.len(), 1, "{name}");
         }
     }
 }

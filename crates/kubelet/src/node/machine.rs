@@ -9,6 +9,8 @@ pub struct Machine {
     pub cpus: u64,
     /// Memory, bytes.
     pub memory: u64,
+    /// Whether version 2 cgroups are all that there is.
+    pub cgroup_2: bool,
     /// Size of the file system under the root folder, bytes.
     pub disk: u64,
     /// `/etc/machine-id`.
@@ -47,6 +49,7 @@ impl Machine {
         Self {
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             memory: memory_total(&read("/proc/meminfo")),
+            cgroup_2: trine_kernel::cgroup::Hierarchies::discover().is_ok_and(|all| all.unified()),
             disk: trine_kernel::filesystem::usage(root).map(|u| u.total_bytes).unwrap_or_default(),
             system_uuid: if uuid.is_empty() { machine_id.clone() } else { uuid.to_lowercase() },
             machine_id,

@@ -42,6 +42,8 @@ pub struct Context {
     pub facts: NodeFacts,
     /// The node's memory, bytes.
     pub memory: u64,
+    /// Whether the node has cgroup version 2 alone.
+    pub cgroup_2: bool,
 }
 
 impl Context {

@@ -200,6 +200,7 @@ async fn configure(
         mounts: collected.mounts,
         devices: collected.devices,
         node_memory: ctx.memory,
+        cgroup_2: ctx.cgroup_2,
     })?;
     let security = config.linux.as_mut().and_then(|l| l.security_context.as_mut());
     if let (Some(target), Some(options)) = (start.target, security.and_then(|s| s.namespace_options.as_mut()))
