@@ -4,7 +4,10 @@
 
 mod harness;
 
+use std::path::Path;
+
 use harness::{Node, container, script, secured};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, unmount};
 use tonic::Code;
 use trine_contracts::cri::*;
 
@@ -34,7 +37,7 @@ async fn a_pod_runs_writes_its_log_takes_execs_and_goes_without_a_trace() {
     let status = node.status(&id).await;
     assert_eq!((status.exit_code, status.reason.as_str()), (137, "Error"));
     assert!(status.finished_at >= status.started_at && status.started_at > 0);
-    assert!(node.log(&id).await.contains(&"stdout F tail".to_owned()));
+    assert!(node.log(&id).await.contains(&"stdout P tail".to_owned()));
     client.remove_container(RemoveContainerRequest { container_id: id.clone() }).await.unwrap();
     client.remove_container(RemoveContainerRequest { container_id: id.clone() }).await.unwrap();
     let gone = client.container_status(ContainerStatusRequest { container_id: id, verbose: false }).await;
@@ -219,4 +222,69 @@ async fn a_pods_containers_share_its_shm_and_its_pids_only_if_it_says_so() {
     assert_eq!(seen, "0", "it is not seen from a pid namespace of its own");
     let _ = one;
     node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_container_mounts_on_a_shared_volume_is_seen_on_the_host_and_nothing_else_is_unmounted_there()
+{
+    let test =
+        "what_a_container_mounts_on_a_shared_volume_is_seen_on_the_host_and_nothing_else_is_unmounted_there";
+    let Some(node) = Node::start(test).await else { return };
+    let shared = Shared::new();
+    let (volume, other) = (shared.0.path().join("volume"), shared.0.path().join("other"));
+    let mounted = |place: &Path| {
+        let mounted = trine_kernel::mountpoint::mounted().unwrap();
+        mounted.iter().any(|mount| mount.target == place)
+    };
+    let mut pod = node.pod("shared");
+    let security = pod.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    security.unwrap().privileged = true;
+    let pod = node.run_pod(&pod).await;
+    for (name, propagation, seen) in [
+        ("both", MountPropagation::PropagationBidirectional, true),
+        ("down", MountPropagation::PropagationHostToContainer, false),
+        ("none", MountPropagation::PropagationPrivate, false),
+    ] {
+        let mount = Mount {
+            container_path: "/volume".into(),
+            host_path: volume.display().to_string(),
+            propagation: propagation.into(),
+            ..Default::default()
+        };
+        let security = LinuxContainerSecurityContext { privileged: true, ..Default::default() };
+        let config = ContainerConfig { mounts: vec![mount], ..secured(name, "exec sleep 1000", security) };
+        let id = node.run(&pod, config).await;
+        let done = node.exec(&id, "mount -o bind /tmp /volume/inside").await;
+        assert_eq!(done.exit_code, 0, "{name}: {}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(mounted(&volume.join("inside")), seen, "{name}");
+        assert!(mounted(&other), "{name}");
+        if seen {
+            unmount(volume.join("inside"), UnmountFlags::DETACH).unwrap();
+        }
+    }
+    node.finish().await;
+}
+
+/// A folder with two shared mounts in it, gone when dropped.
+struct Shared(tempfile::TempDir);
+
+impl Shared {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("trine-shared-").tempdir().unwrap();
+        for place in ["volume", "other"] {
+            let place = folder.path().join(place);
+            std::fs::create_dir_all(place.join("inside")).unwrap();
+            mount_bind(&place, &place).unwrap();
+            mount_change(&place, MountPropagationFlags::SHARED).unwrap();
+        }
+        Self(folder)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for place in ["volume/inside", "volume", "other"] {
+            let _ = unmount(self.0.path().join(place), UnmountFlags::DETACH);
+        }
+    }
 }

@@ -53,12 +53,12 @@ impl Log {
         let _ = self.file.write_all(&lines);
     }
 
-    /// The stream has ended: what is left of it becomes a line.
+    /// The stream has ended: what is left of it becomes a line, marked as one without an end of its own.
     pub(super) fn end(&mut self, source: Source, time: &str) {
         let rest = std::mem::take(&mut self.unfinished[source as usize]);
         if !rest.is_empty() {
             let mut line = Vec::new();
-            put(&mut line, source, time, b'F', &rest);
+            put(&mut line, source, time, b'P', &rest);
             let _ = self.file.write_all(&line);
         }
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_ends_without_a_newline_loses_nothing() {
+    fn a_stream_that_ends_without_a_newline_loses_nothing_and_gets_none() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/0.log");
         let mut log = Log::open(&path).unwrap();
@@ -142,6 +142,6 @@ mod tests {
         log.reopen().unwrap();
         log.end(Source::Stderr, "T");
         log.end(Source::Stderr, "T");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "T stderr F half\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "T stderr P half\n");
     }
 }

@@ -180,9 +180,13 @@ fn make_working_folder(root: &OwnedFd, spec: &Spec) -> Result<(), SetupError> {
 
 fn pivot(root: &OwnedFd) -> Result<(), SetupError> {
     let step = "make the container's root the root";
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let old = openat(CWD, "/", flags, Mode::empty()).map_err(SetupError::at(step))?;
     rustix::process::fchdir(root).map_err(SetupError::at(step))?;
     rustix::process::pivot_root(".", ".").map_err(SetupError::at(step))?;
-    // The old root lies over the new one now; this takes it off.
+    // The old root lies over the new one now; this takes it off. Were it shared then, the host's mounts would go with it. It must
+    // be the folder that one is in: `.` in the new root is the new root, whose shared mounts would become slaves.
+    rustix::process::fchdir(&old).map_err(SetupError::at(step))?;
     mount_change(".", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .map_err(SetupError::at(step))?;
     unmount(".", UnmountFlags::DETACH).map_err(SetupError::at("take the host's root off"))?;

@@ -1,6 +1,6 @@
 //! Addresses of links.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{
@@ -37,6 +37,17 @@ fn message(device: u32, addr: Cidr) -> AddressMessage {
     message
 }
 
+/// The last address of an IPv4 range, by which all of it are spoken to; two addresses and fewer have none. The kernel does not
+/// fill it in, programs set it.
+fn broadcast(addr: Cidr) -> Option<Ipv4Addr> {
+    match addr.addr {
+        IpAddr::V4(v4) if addr.len < 31 && !v4.is_loopback() => {
+            Some(Ipv4Addr::from_bits(v4.to_bits() | (u32::MAX >> addr.len)))
+        }
+        _ => None,
+    }
+}
+
 impl Request {
     /// Gives the link `device` (an index) an address; it fails if it is there. IPv6 addresses are usable at once:
     /// they are centrally allocated, so duplicate detection would only cost a second.
@@ -61,6 +72,9 @@ impl Request {
                 message.header.flags = AddressHeaderFlags::Nodad;
                 message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
             }
+        }
+        if let Some(broadcast) = broadcast(addr) {
+            message.attributes.push(AddressAttribute::Broadcast(broadcast));
         }
         let object = format!("{addr} on link {device}");
         Self::new("add address", object, flags, RouteNetlinkMessage::NewAddress(message))
@@ -126,4 +140,25 @@ fn from_message(message: &AddressMessage) -> Option<Address> {
         addr: Cidr { addr, len: message.header.prefix_len },
         link_scope: message.header.scope == AddressScope::Link,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_more_than_two_has_a_broadcast_address() {
+        for (addr, expected) in [
+            ("10.77.0.9/24", Some("10.77.0.255")),
+            ("10.77.0.2/30", Some("10.77.0.3")),
+            ("10.0.0.1/0", Some("255.255.255.255")),
+            ("10.77.0.2/31", None),
+            ("10.77.0.2/32", None),
+            ("127.0.0.1/8", None),
+            ("fd00::1/64", None),
+        ] {
+            let expected = expected.map(|text| text.parse().unwrap());
+            assert_eq!(broadcast(addr.parse().unwrap()), expected, "{addr}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
+use crate::api::log_line::{Options, render};
 use crate::runtime::{ContainerView, RunState};
 
 /// Longest message (upstream: 4096 bytes a container).
@@ -44,18 +45,18 @@ fn read_end(path: &Path, limit: u64) -> String {
 
 /// The texts of the last log lines.
 fn from_log(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().filter_map(|l| l.splitn(4, ' ').nth(3)).collect();
+    let lines: Vec<&str> = log.lines().filter(|line| line.splitn(4, ' ').count() == 4).collect();
     let last = &lines[lines.len().saturating_sub(MAX_LOG_LINES)..];
-    let mut text = last.join("\n");
+    let all = Options::default();
+    let rendered: Vec<u8> =
+        last.iter().filter_map(|line| render(line.as_bytes(), &all, false)).flatten().collect();
+    let mut text = String::from_utf8_lossy(&rendered).into_owned();
     if text.len() > MAX_LOG {
         let mut cut = text.len() - MAX_LOG;
         while !text.is_char_boundary(cut) {
             cut += 1;
         }
         text.drain(..cut);
-    }
-    if !text.is_empty() {
-        text.push('\n');
     }
     text
 }
@@ -80,6 +81,9 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(message(&view(1, true)), "it broke\nhere\n");
+        std::fs::write(&log, "2026-01-01T00:00:00Z stdout F a\n2026-01-01T00:00:00Z stdout P DONE\n")
+            .unwrap();
+        assert_eq!(message(&view(1, true)), "a\nDONE", "no newline is made up");
         assert_eq!(message(&view(0, true)), "");
         assert_eq!(message(&view(1, false)), "");
         std::fs::write(&words, "last words").unwrap();

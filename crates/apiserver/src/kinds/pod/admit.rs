@@ -40,7 +40,9 @@ fn pull_secrets(spec: &mut Value, namespace: &str, cx: &Cx) {
     }
 }
 
-fn tolerate_node_trouble(spec: &mut Value) {
+/// A Pod stays for a while on a node that is in trouble, unless it says otherwise. A client that sends its own tolerations alone in
+/// an update does not take that away.
+pub fn tolerate_node_trouble(spec: &mut Value) {
     default(spec, "tolerations", json!([]));
     let Some(list) = spec["tolerations"].as_array_mut() else { return };
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {

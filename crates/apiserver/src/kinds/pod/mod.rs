@@ -50,6 +50,7 @@ impl Hooks for Pods {
                 set(child(new, "spec"), field, kept);
             }
         }
+        admit::tolerate_node_trouble(child(new, "spec"));
         Ok(())
     }
 

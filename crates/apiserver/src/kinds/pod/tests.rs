@@ -3,6 +3,7 @@
 use super::*;
 use crate::kinds::Allocators;
 use crate::kinds::Objects;
+use crate::kinds::fields::items;
 use crate::kinds::testing::{Nothing, These};
 
 fn created(spec: Value, objects: &dyn Objects) -> Result<Value, Invalid> {
@@ -265,6 +266,18 @@ fn only_a_few_fields_of_a_pod_change() {
         let found = change(refused);
         assert!(found.contains(wanted), "{found}");
     }
+}
+
+#[test]
+fn tolerations_of_a_nodes_troubles_outlive_an_update_that_does_not_name_them() {
+    let old = created(json!({"containers": [{"name": "c", "image": "i"}]}), &Nothing).unwrap();
+    let mut new = old.clone();
+    let own = json!({"key": "mine", "operator": "Exists", "effect": "NoSchedule"});
+    set(&mut new["spec"], "tolerations", json!([own]));
+    let pools = Allocators::new("10.0.0.0/24").unwrap();
+    Pods.prepare_update(&mut new, &old, &mut Cx::new(&Nothing, &pools, 0)).unwrap();
+    assert!(Pods.validate(&new, Some(&old)).is_empty());
+    assert_eq!(items(&new["spec"], "tolerations").len(), 3);
 }
 
 #[test]
