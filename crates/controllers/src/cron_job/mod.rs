@@ -16,8 +16,8 @@ use trine_typed::mirror::{Key, Mirror, controller_of};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx, log};
-use crate::workload::pods::{in_ending_namespace, said};
+use crate::frame::{ControllerError, Cx};
+use crate::workload::pods::{after_failure, in_ending_namespace, said};
 use crate::workload::wake;
 use plan::plan;
 
@@ -43,12 +43,7 @@ pub async fn run(cx: Cx) {
     ];
     let reconcile = |key: Key| {
         let controller = Arc::clone(&controller);
-        async move {
-            controller.reconcile(&key).await.unwrap_or_else(|error| {
-                log("cron-job", &error);
-                if in_ending_namespace(&error.source) { Next::Wait } else { Next::Retry }
-            })
-        }
+        async move { controller.reconcile(&key).await.unwrap_or_else(|error| after_failure("cron-job", &error)) }
     };
     queue.work(WORKERS, &cx.stop, reconcile).await;
 }

@@ -23,10 +23,10 @@ use trine_typed::mirror::{Key, Mirror, Subscription};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
 use crate::workload::batch::slow_start;
 use crate::workload::claim::Claimer;
-use crate::workload::pods::{Pods, in_ending_namespace};
+use crate::workload::pods::{Pods, after_failure};
 use crate::workload::revisions::{Made, Revisions, beyond_history, history, revision};
 use crate::workload::selecting::{selector, selects};
 use crate::workload::wake;
@@ -75,12 +75,7 @@ pub async fn run(cx: Cx) {
     ];
     let reconcile = |key: Key| {
         let controller = Arc::clone(&controller);
-        async move {
-            controller.reconcile(&key).await.unwrap_or_else(|error| {
-                log("daemon-set", &error);
-                if in_ending_namespace(&error.source) { Next::Wait } else { Next::Retry }
-            })
-        }
+        async move { controller.reconcile(&key).await.unwrap_or_else(|error| after_failure("daemon-set", &error)) }
     };
     queue.work(WORKERS, &cx.stop, reconcile).await;
 }

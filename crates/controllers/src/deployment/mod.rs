@@ -29,7 +29,7 @@ use trine_typed::work_queue::{Next, WorkQueue};
 use crate::events::Events;
 use crate::frame::{ControllerError, Cx, log};
 use crate::workload::claim::Claimer;
-use crate::workload::pods::{in_ending_namespace, said};
+use crate::workload::pods::{after_failure, in_ending_namespace, said};
 use crate::workload::selecting::selector;
 use crate::workload::{template, wake};
 use plan::{Change, plan};
@@ -58,12 +58,7 @@ pub async fn run(cx: Cx) {
     ];
     let reconcile = |key: Key| {
         let controller = Arc::clone(&controller);
-        async move {
-            controller.reconcile(&key).await.unwrap_or_else(|error| {
-                log("deployment", &error);
-                if in_ending_namespace(&error.source) { Next::Wait } else { Next::Retry }
-            })
-        }
+        async move { controller.reconcile(&key).await.unwrap_or_else(|error| after_failure("deployment", &error)) }
     };
     queue.work(WORKERS, &cx.stop, reconcile).await;
 }

@@ -30,10 +30,10 @@ use trine_typed::mirror::{Key, Mirror};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
 use crate::workload::batch::slow_start;
 use crate::workload::claim::Claimer;
-use crate::workload::pods::{Pods, in_ending_namespace};
+use crate::workload::pods::{Pods, after_failure};
 use crate::workload::readiness::{is_active, is_ready, is_terminating};
 use crate::workload::selecting::{selector, selects};
 use crate::workload::wake;
@@ -72,12 +72,7 @@ pub async fn run(cx: Cx) {
     });
     let reconcile = |key: Key| {
         let controller = Arc::clone(&controller);
-        async move {
-            controller.reconcile(&key).await.unwrap_or_else(|error| {
-                log("job", &error);
-                if in_ending_namespace(&error.source) { Next::Wait } else { Next::Retry }
-            })
-        }
+        async move { controller.reconcile(&key).await.unwrap_or_else(|error| after_failure("job", &error)) }
     };
     tokio::join!(queue.work(WORKERS, &cx.stop, reconcile), tracking::run(client, jobs, mirror, &cx.stop));
 }

@@ -23,9 +23,9 @@ use trine_typed::mirror::{Key, Mirror, Subscription};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
 use crate::workload::claim::Claimer;
-use crate::workload::pods::{Pods, in_ending_namespace, said};
+use crate::workload::pods::{Pods, after_failure, in_ending_namespace, said};
 use crate::workload::revisions::{Made, Revisions, beyond_history, history, revision, template_of};
 use crate::workload::selecting::{selector, selects};
 use crate::workload::wake;
@@ -67,10 +67,7 @@ pub async fn run(cx: Cx) {
     let reconcile = |key: Key| {
         let controller = Arc::clone(&controller);
         async move {
-            controller.reconcile(&key).await.unwrap_or_else(|error| {
-                log("stateful-set", &error);
-                if in_ending_namespace(&error.source) { Next::Wait } else { Next::Retry }
-            })
+            controller.reconcile(&key).await.unwrap_or_else(|error| after_failure("stateful-set", &error))
         }
     };
     queue.work(WORKERS, &cx.stop, reconcile).await;

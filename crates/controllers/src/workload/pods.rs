@@ -8,10 +8,11 @@ use trine_typed::kube::api::{DeleteParams, PostParams, Preconditions};
 use trine_typed::kube::core::Status;
 use trine_typed::kube::{self, Api, Client, Resource, ResourceExt};
 use trine_typed::mirror::{Key, Mirror};
+use trine_typed::work_queue::Next;
 
 use super::claim::reference;
 use crate::events::Events;
-use crate::frame::ControllerError;
+use crate::frame::{ControllerError, log};
 
 /// A Pod of a template that `owner` controls, with a name that the server chooses.
 #[must_use]
@@ -144,6 +145,14 @@ pub fn said(error: &kube::Error) -> String {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => trine_typed::chain::display(other),
     }
+}
+
+/// What becomes of a key whose reconcile failed: it is tried again, but for what cannot be made any more because its namespace
+/// ends.
+#[must_use]
+pub fn after_failure(controller: &'static str, error: &ControllerError) -> Next {
+    log(controller, error);
+    if in_ending_namespace(&error.source) { Next::Wait } else { Next::Retry }
 }
 
 /// Whether a write was refused because the namespace is on its way out: nothing can be made there any more.
