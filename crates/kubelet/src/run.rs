@@ -59,6 +59,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         node: node.clone(),
         facts: facts.clone(),
         tokens: Arc::default(),
+        certificates: Arc::default(),
     };
     let volumes = Arc::new(VolumeManager::new(operations, recorder, wakers.clone())?);
     let probes = Arc::new(Probes::new(runtime.clone(), events.clone(), wakers.clone()));

@@ -121,9 +121,13 @@ impl Hooks for SigningRequests {
     }
 }
 
-/// What is wrong with the name of a signer.
+/// What is wrong with the name of a signer in a request or a bundle.
 pub(super) fn signer(name: &str) -> Option<Cause> {
-    let field = "spec.signerName";
+    signer_at("spec.signerName", name)
+}
+
+/// What is wrong with the name of a signer in `field`.
+pub(super) fn signer_at(field: &str, name: &str) -> Option<Cause> {
     if name.is_empty() {
         return Some(Cause::required(field, ""));
     }

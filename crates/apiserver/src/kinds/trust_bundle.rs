@@ -63,6 +63,14 @@ impl Hooks for TrustBundles {
     }
 }
 
+/// What is wrong with a bundle's name, of whichever signer.
+pub(super) fn any_name(own: &str) -> names::Checked {
+    match own.rsplit_once(':') {
+        Some((signer, _)) => named(own, &signer.replace(':', "/")),
+        None => named(own, ""),
+    }
+}
+
 /// A signer's bundles begin with its name.
 fn named(own: &str, signer: &str) -> names::Checked {
     if signer.is_empty() {

@@ -125,6 +125,7 @@ impl VolumeManager {
 
     /// No longer wants the volumes of the Pod `uid`: its containers have stopped, and may lose them.
     pub fn forget(&self, uid: &str) {
+        self.operations.certificates.forget(uid);
         {
             let mut state = self.lock();
             let held = state.desired.held.remove(uid);

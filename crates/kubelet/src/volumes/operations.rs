@@ -12,9 +12,10 @@ use super::csi::{For, NodeCalls};
 use super::model::{Device, DeviceKey, MountKey, Resolved};
 use super::payload::{self, PayloadInput};
 use super::plan::Operation;
+use super::pod_certificate::Certificates;
 use super::source::Source;
 use super::tokens::Tokens;
-use super::{claim, local, paths, publish, stage};
+use super::{claim, local, paths, publish, stage, trust};
 use crate::config::Config;
 use crate::container::fields::NodeFacts;
 use crate::container::sources::Sources;
@@ -41,6 +42,8 @@ pub struct Operations {
     pub facts: NodeFacts,
     /// Tokens of ServiceAccounts.
     pub tokens: Arc<Tokens>,
+    /// Certificates of Pods.
+    pub certificates: Arc<Certificates>,
 }
 
 /// What an operation needs to know of the state when it starts.
@@ -140,11 +143,20 @@ impl Operations {
             return Ok(dir);
         }
         let tokens = self.tokens.read(&self.client, pod, volume).await?;
+        let bundles = trust::read(&self.client, volume).await?;
+        let certificates = self.certificates.read(&self.client, &self.config.node_name, pod, volume).await?;
         let mut sources = Sources::default();
         sources.read(&self.client, spec::namespace(pod), payload::names(volume)).await?;
         let facts = self.facts_of(pod);
-        let files =
-            payload::files(&PayloadInput { pod, sources: &sources, tokens: &tokens, node: &facts }, volume)?;
+        let input = PayloadInput {
+            pod,
+            sources: &sources,
+            tokens: &tokens,
+            bundles: &bundles,
+            certificates: &certificates,
+            node: &facts,
+        };
+        let files = payload::files(&input, volume)?;
         let memory = !matches!(Source::of(volume), Source::ConfigMap);
         let made = dir.clone();
         blocking(move || local::files(&made, &files, memory, group)).await?;

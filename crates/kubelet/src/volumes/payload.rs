@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use trine_typed::k8s_openapi::api::core::v1::{
-    DownwardAPIVolumeFile, KeyToPath, Pod, ServiceAccountTokenProjection, Volume,
+    DownwardAPIVolumeFile, KeyToPath, Pod, PodCertificateProjection, ServiceAccountTokenProjection, Volume,
 };
 
 use super::atomic::{Content, Files};
+use super::pod_certificate::{Found, Issued};
 use super::tokens::{Wish, wish};
+use super::trust::Bundles;
 use crate::container::fields::{self, NodeFacts};
 use crate::container::sources::{Names, Sources};
 use crate::error::KubeletError;
@@ -27,6 +29,10 @@ pub struct PayloadInput<'a> {
     pub sources: &'a Sources,
     /// The tokens.
     pub tokens: &'a BTreeMap<Wish, String>,
+    /// What the volume's ClusterTrustBundles say.
+    pub bundles: &'a Bundles,
+    /// The volume's own certificates.
+    pub certificates: &'a Found,
     /// What the Pod may know of the node.
     pub node: &'a NodeFacts,
 }
@@ -67,7 +73,7 @@ pub fn files(input: &PayloadInput<'_>, volume: &Volume) -> Result<Files, Kubelet
     }
     if let Some(projected) = &volume.projected {
         let mode = projected.default_mode.unwrap_or(DEFAULT_MODE);
-        for part in projected.sources.iter().flatten() {
+        for (place, part) in projected.sources.iter().flatten().enumerate() {
             if let Some(map) = &part.config_map {
                 let items = map.items.as_deref();
                 let made =
@@ -85,6 +91,13 @@ pub fn files(input: &PayloadInput<'_>, volume: &Volume) -> Result<Files, Kubelet
                 token(input, wanted, mode, &mut files)?;
             } else if let Some(api) = &part.downward_api {
                 downward(input, api.items.as_deref().unwrap_or_default(), mode, &mut files)?;
+            } else if let Some(bundle) = &part.cluster_trust_bundle {
+                let text = input.bundles.get(&place).cloned().unwrap_or_default();
+                files.insert(bundle.path.clone(), private(input.pod, text, mode));
+            } else if let (Some(wanted), Some(issued)) =
+                (&part.pod_certificate, input.certificates.get(&place))
+            {
+                certificate(input.pod, wanted, issued, mode, &mut files);
             }
         }
     }
@@ -108,11 +121,31 @@ fn token(
 ) -> Result<(), KubeletError> {
     let text = input.tokens.get(&wish(wanted));
     let text = text.ok_or_else(|| KubeletError::Invalid(format!("no token for {:?}", wanted.path)))?;
-    let owner = one_user(input.pod);
-    let group = super::publish::group(input.pod);
-    let mode = if owner.is_some() || group.is_some() { 0o600 } else { mode };
-    files.insert(wanted.path.clone(), Content { owner, ..content(text.clone().into_bytes(), mode) });
+    files.insert(wanted.path.clone(), private(input.pod, text.clone().into_bytes(), mode));
     Ok(())
+}
+
+/// A file for the Pod's one user alone, if it has one.
+fn private(pod: &Pod, bytes: Vec<u8>, mode: i32) -> Content {
+    let owner = one_user(pod);
+    let group = super::publish::group(pod);
+    let mode = if owner.is_some() || group.is_some() { 0o600 } else { mode };
+    Content { owner, ..content(bytes, mode) }
+}
+
+/// The key before its certificates in one file, or each in its own.
+fn certificate(pod: &Pod, wanted: &PodCertificateProjection, issued: &Issued, mode: i32, files: &mut Files) {
+    let Issued { key, chain, .. } = issued;
+    let parts = [
+        (&wanted.credential_bundle_path, format!("{key}{chain}")),
+        (&wanted.key_path, key.clone()),
+        (&wanted.certificate_chain_path, chain.clone()),
+    ];
+    for (path, text) in parts {
+        if let Some(path) = path.as_ref().filter(|p| !p.is_empty()) {
+            files.insert(path.clone(), private(pod, text.into_bytes(), mode));
+        }
+    }
 }
 
 fn config_map(
@@ -209,8 +242,17 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": []}})).unwrap();
         let tokens = BTreeMap::from([(("vault".to_owned(), 3600), "abc".to_owned())]);
-        let input =
-            PayloadInput { pod: &pod, sources: &sources, tokens: &tokens, node: &NodeFacts::default() };
+        let bundles = Bundles::from([(1, b"trust".to_vec())]);
+        let issued = Issued { key: "KEY".into(), chain: "CHAIN".into(), renew_at: jiff::Timestamp::MAX };
+        let certificates = Found::from([(0, issued)]);
+        let input = PayloadInput {
+            pod: &pod,
+            sources: &sources,
+            tokens: &tokens,
+            bundles: &bundles,
+            certificates: &certificates,
+            node: &NodeFacts::default(),
+        };
         let get = |volume: serde_json::Value| {
             let volume: Volume = serde_json::from_value(volume).unwrap();
             files(&input, &volume).map(|files| {
@@ -239,6 +281,13 @@ mod tests {
                 json!({"name": "v", "projected": {"sources": [
                     {"serviceAccountToken": {"path": "t", "audience": "vault"}}]}}),
                 "t=abc:644",
+            ),
+            (
+                json!({"name": "v", "projected": {"sources": [
+                    {"podCertificate": {"signerName": "a/b", "keyType": "ED25519", "credentialBundlePath": "all",
+                        "keyPath": "k", "certificateChainPath": "c"}},
+                    {"clusterTrustBundle": {"name": "n", "path": "ca"}}]}}),
+                "all=KEYCHAIN:644 c=CHAIN:644 ca=trust:644 k=KEY:644",
             ),
         ];
         for (volume, expected) in rows {

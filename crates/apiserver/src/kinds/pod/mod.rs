@@ -10,6 +10,7 @@ mod admit;
 mod container;
 mod defaults;
 mod probe;
+mod projected;
 mod resize;
 mod scheduling;
 mod table;

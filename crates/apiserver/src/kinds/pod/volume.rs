@@ -1,5 +1,6 @@
 //! What a Pod's volumes may not be.
 
+use super::projected;
 use crate::kinds::fields::{is_unset, items, text};
 use crate::kinds::{Cause, Causes};
 use serde_json::Value;
@@ -58,7 +59,7 @@ fn source(volume: &Value, path: &str, causes: &mut Causes) {
             causes.needed(source, "path", &path);
         }
         "downwardAPI" => downward(source, &path, causes),
-        "projected" => projected(source, &path, causes),
+        "projected" => projected::all(source, &path, causes),
         "ephemeral" if !source["volumeClaimTemplate"].is_object() => {
             causes.add(Cause::required(format!("{path}.volumeClaimTemplate"), ""));
         }
@@ -77,7 +78,7 @@ fn host_path(source: &Value, path: &str, causes: &mut Causes) {
 }
 
 /// The mode and the listed keys of files made from data.
-fn files(source: &Value, path: &str, causes: &mut Causes) {
+pub fn files(source: &Value, path: &str, causes: &mut Causes) {
     mode(source, "defaultMode", path, causes);
     for (i, item) in items(source, "items").iter().enumerate() {
         let path = format!("{path}.items[{i}]");
@@ -87,7 +88,8 @@ fn files(source: &Value, path: &str, causes: &mut Causes) {
     }
 }
 
-fn mode(object: &Value, key: &str, path: &str, causes: &mut Causes) {
+/// A file's permissions.
+pub fn mode(object: &Value, key: &str, path: &str, causes: &mut Causes) {
     if let Some(mode) = object[key].as_i64()
         && !(0..=0o777).contains(&mode)
     {
@@ -111,7 +113,8 @@ pub fn inner_path(object: &Value, key: &str, path: &str, needed: bool, causes: &
     }
 }
 
-fn downward(source: &Value, path: &str, causes: &mut Causes) {
+/// Files about the Pod itself.
+pub fn downward(source: &Value, path: &str, causes: &mut Causes) {
     mode(source, "defaultMode", path, causes);
     for (i, item) in items(source, "items").iter().enumerate() {
         let path = format!("{path}.items[{i}]");
@@ -132,43 +135,6 @@ fn downward(source: &Value, path: &str, causes: &mut Causes) {
             (false, true) => {
                 causes.needed(&item["resourceFieldRef"], "resource", &format!("{path}.resourceFieldRef"))
             }
-        }
-    }
-}
-
-fn projected(source: &Value, path: &str, causes: &mut Causes) {
-    mode(source, "defaultMode", path, causes);
-    for (i, part) in items(source, "sources").iter().enumerate() {
-        let path = format!("{path}.sources[{i}]");
-        let given: Vec<&String> =
-            part.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null()).map(|(k, _)| k).collect();
-        if given.len() > 1 {
-            causes.add(Cause::forbidden(
-                format!("{path}.{}", given[1]),
-                "may not specify more than 1 volume type",
-            ));
-        }
-        for kind in ["secret", "configMap"] {
-            if part[kind].is_object() {
-                causes.needed(&part[kind], "name", &format!("{path}.{kind}"));
-                files(&part[kind], &format!("{path}.{kind}"), causes);
-            }
-        }
-        if part["downwardAPI"].is_object() {
-            downward(&part["downwardAPI"], &format!("{path}.downwardAPI"), causes);
-        }
-        let token = &part["serviceAccountToken"];
-        if token.is_object() {
-            let path = format!("{path}.serviceAccountToken");
-            if token["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {
-                let detail = "may not specify a duration less than 10 minutes";
-                causes.add(Cause::invalid(
-                    format!("{path}.expirationSeconds"),
-                    token["expirationSeconds"].clone(),
-                    detail,
-                ));
-            }
-            inner_path(token, "path", &path, true, causes);
         }
     }
 }
