@@ -1,5 +1,6 @@
 //! Events about Pods, in the order in which they happened and off the way of the work.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -14,7 +15,7 @@ const QUEUE: usize = 1000;
 struct Event {
     about: ObjectReference,
     level: Level,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
 }
 
@@ -29,15 +30,21 @@ impl Events {
         let (sender, mut receiver) = mpsc::channel::<Event>(QUEUE);
         tokio::spawn(async move {
             while let Some(event) = receiver.recv().await {
-                recorder.post_about(event.about, event.level, event.reason, &event.message).await;
+                recorder.post_about(event.about, event.level, &event.reason, &event.message).await;
             }
         });
         Self(sender)
     }
 
     /// About the Pod.
-    pub fn pod(&self, pod: &Pod, level: Level, reason: &'static str, message: impl Into<String>) {
-        self.push(reference(pod, None), level, reason, message.into());
+    pub fn pod(
+        &self,
+        pod: &Pod,
+        level: Level,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        self.push(reference(pod, None), level, reason.into(), message.into());
     }
 
     /// About one of its containers.
@@ -46,15 +53,15 @@ impl Events {
         pod: &Pod,
         container: &str,
         level: Level,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
-        self.push(reference(pod, Some(container)), level, reason, message.into());
+        self.push(reference(pod, Some(container)), level, reason.into(), message.into());
     }
 
-    fn push(&self, about: ObjectReference, level: Level, reason: &'static str, message: String) {
-        if self.0.try_send(Event { about, level, reason, message }).is_err() {
-            tracing::warn!(reason, "too many events; one is dropped");
+    fn push(&self, about: ObjectReference, level: Level, reason: Cow<'static, str>, message: String) {
+        if let Err(lost) = self.0.try_send(Event { about, level, reason, message }) {
+            tracing::warn!(reason = %lost.into_inner().reason, "too many events; one is dropped");
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - [`run`] starts everything and returns when told to stop; Pods live on
 //! - [`config`] what it is told, and upstream's numbers
 //! - [`node`] the Node object, its status and its lease
+//! - [`admission`] whether the node takes a Pod
 //! - [`pod`] one worker per Pod: a pure plan and its executor
 //! - [`container`] from a Pod's spec to the runtime's configuration
 //! - [`status`] from what runs to the Pod's status
@@ -16,6 +17,7 @@
 //! - [`runtime`] the CRI client and what it observes
 //! - [`api`] the HTTPS server: logs, exec, attach, pods
 
+pub mod admission;
 pub mod api;
 pub mod config;
 pub mod container;

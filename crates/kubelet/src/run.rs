@@ -82,6 +82,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         volumes: volumes.clone(),
         probes,
         events,
+        node: node.clone(),
         wakers: wakers.clone(),
         services,
         facts,

@@ -77,14 +77,6 @@ fn the_reasons_of_all_nodes_are_counted_in_upstreams_sentence() {
 }
 
 #[test]
-fn requests_are_the_larger_of_containers_and_the_peak_of_init_containers() {
-    let p = pod(json!({"containers": asking("500m"), "initContainers": [
-        {"name": "sidecar", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
-        {"name": "init", "resources": {"requests": {"cpu": "2"}}}]}));
-    assert_eq!(crate::snapshot::requests(&p)["cpu"], 2100);
-}
-
-#[test]
 fn a_waiting_claim_is_provisioned_for_the_chosen_node() {
     let mut s = snapshot(&[node("a", "4")]);
     let class = json!({"metadata": {"name": "fast"}, "provisioner": "x",

@@ -11,12 +11,13 @@
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`work_queue`] keys that wait for their reconcile
 //! - [`conditions`] setting a status condition
-//! - [`pods`], [`volumes`], [`placement`] what scheduler, controllers and `why` have to see alike
+//! - [`pods`], [`volumes`], [`placement`], [`demand`] what scheduler, controllers and `why` have to see alike
 //! - [`supervise`] a loop that outlives its panics
 
 pub mod chain;
 pub mod client;
 pub mod conditions;
+pub mod demand;
 pub mod event;
 pub mod feed;
 pub mod instances;

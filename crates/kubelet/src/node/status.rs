@@ -79,6 +79,18 @@ impl NodeStatusManager {
         self.network_ready.subscribe()
     }
 
+    /// The Node as it was when its status was sent last, or as it is now if `fresh`.
+    ///
+    /// # Errors
+    /// [`KubeletError::Api`].
+    pub async fn node(&self, fresh: bool) -> Result<Node, KubeletError> {
+        let known = if fresh { None } else { self.reported.lock().await.node.clone() };
+        match known {
+            Some(node) => Ok(node),
+            None => api("get Node", &self.config.node_name, self.nodes.get(&self.config.node_name)).await,
+        }
+    }
+
     /// Registers the Node: ready if the runtime is, after at most [`RUNTIME_WAIT`] of waiting for its socket.
     /// Returns the Node's UID.
     ///

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::container::fields::NodeFacts;
 use crate::container::service_env::service_environment;
 use crate::events::Events;
+use crate::node::NodeStatusManager;
 use crate::probes::Probes;
 use crate::runtime::{Observed, Runtime};
 use crate::volumes::VolumeManager;
@@ -32,6 +33,8 @@ pub struct Context {
     pub probes: Arc<Probes>,
     /// Events.
     pub events: Events,
+    /// The node's status.
+    pub node: Arc<NodeStatusManager>,
     /// Bells of the workers.
     pub wakers: Wakers,
     /// Services, for environment variables.

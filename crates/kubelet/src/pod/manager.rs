@@ -13,6 +13,7 @@ use trine_typed::mirror::Mirror;
 
 use super::worker::{Order, Worker};
 use super::{Context, spec};
+use crate::admission::{self, Refusal};
 use crate::error::KubeletError;
 use crate::runtime::events::Change;
 use crate::runtime::{Runtime, labels};
@@ -23,6 +24,8 @@ struct Handle {
     task: JoinHandle<bool>,
     /// Set when the worker has nothing more to do, in contrast to one that panicked.
     done: Arc<AtomicBool>,
+    /// Whether the node did not take the Pod.
+    refused: bool,
 }
 
 /// Keeps one worker per Pod.
@@ -48,16 +51,16 @@ impl Manager {
             () = self.stop.cancelled() => return,
             () = self.pods.ready() => {}
         }
-        self.sync();
+        self.sync().await;
         self.ctx.volumes.complete();
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = self.changed.notified() => self.sync(),
+                () = self.changed.notified() => self.sync().await,
                 change = changes.recv() => match change {
                     Some(Change::Pod(uid)) => self.ctx.wakers.wake(&uid),
                     Some(Change::Listed(known)) => {
-                        self.sync();
+                        self.sync().await;
                         self.collect(&known);
                     }
                     None => return,
@@ -66,8 +69,9 @@ impl Manager {
         }
     }
 
-    fn sync(&mut self) {
+    async fn sync(&mut self) {
         let mut seen = BTreeSet::new();
+        let mut new = Vec::new();
         for pod in self.pods.all() {
             let uid = spec::uid(&pod).to_owned();
             if uid.is_empty() {
@@ -88,9 +92,10 @@ impl Manager {
                 }
                 // A worker that is done deleted the Pod; the watch has not heard of it yet.
                 Some(handle) if handle.done.load(Ordering::Relaxed) => {}
-                _ => self.start(uid, order),
+                _ => new.push(order.pod),
             }
         }
+        self.begin(new).await;
         for (uid, handle) in &self.workers {
             if !seen.contains(uid) {
                 handle.orders.send_if_modified(|order| !std::mem::replace(&mut order.gone, true));
@@ -99,9 +104,38 @@ impl Manager {
         self.workers.retain(|uid, handle| seen.contains(uid) || !handle.task.is_finished());
     }
 
-    fn start(&mut self, uid: String, order: Order) {
-        let (orders, receiver) = watch::channel(order);
-        let worker = Worker::new(self.ctx.clone(), receiver);
+    /// Starts the workers of new Pods: first of those that were taken before, then of the others, the oldest first.
+    async fn begin(&mut self, mut new: Vec<Arc<Pod>>) {
+        new.sort_by_key(|pod| {
+            let created = pod.metadata.creation_timestamp.as_ref().map(|t| t.0);
+            (!admission::was_taken(pod), created, spec::key(pod))
+        });
+        for pod in new {
+            let refusal = if admission::was_taken(&pod) { None } else { self.refusal(&pod).await };
+            self.start(pod, refusal);
+        }
+    }
+
+    /// Why the node does not take `pod` beside those that it has. Without a Node to ask, it does.
+    async fn refusal(&self, pod: &Pod) -> Option<Refusal> {
+        let has = |uid: &str| self.workers.get(uid).is_some_and(|handle| !handle.refused);
+        let others: Vec<Arc<Pod>> =
+            self.pods.all().into_iter().filter(|p| has(spec::uid(p)) && !spec::ended(p)).collect();
+        let node = self.ctx.node.node(false).await.ok()?;
+        let refusal = admission::admit(pod, &others, &node)?;
+        if !refusal.is_of_the_node() {
+            return Some(refusal);
+        }
+        match self.ctx.node.node(true).await {
+            Ok(newer) => admission::admit(pod, &others, &newer),
+            Err(_) => Some(refusal),
+        }
+    }
+
+    fn start(&mut self, pod: Arc<Pod>, refusal: Option<Refusal>) {
+        let (uid, refused) = (spec::uid(&pod).to_owned(), refusal.is_some());
+        let (orders, receiver) = watch::channel(Order { pod, gone: false });
+        let worker = Worker::new(self.ctx.clone(), receiver, refusal);
         let (stop, done) = (self.stop.clone(), Arc::new(AtomicBool::new(false)));
         let finished = done.clone();
         let task = tokio::spawn(async move {
@@ -109,7 +143,7 @@ impl Manager {
             finished.store(ended, Ordering::Relaxed);
             ended
         });
-        self.workers.insert(uid, Handle { orders, task, done });
+        self.workers.insert(uid, Handle { orders, task, done, refused });
     }
 
     /// Ends what no Pod of the API owns: in the runtime, and on disk.

@@ -16,6 +16,7 @@ use super::act::Batch;
 use super::memory::{Memory, Verdicts};
 use super::plan::{Plan, Situation, plan};
 use super::{Context, spec, stop, termination};
+use crate::admission::Refusal;
 use crate::config::RESYNC;
 use crate::container::sandbox;
 use crate::error::{KubeletError, api};
@@ -41,7 +42,7 @@ pub struct Order {
 /// Why a Pod failed as a whole.
 #[derive(Debug, Clone)]
 struct Failed {
-    reason: &'static str,
+    reason: String,
     message: String,
 }
 
@@ -65,6 +66,8 @@ pub struct Worker {
     running: Option<Running>,
     stopping: Option<i64>,
     failed: Option<Failed>,
+    /// Why the node does not take the Pod.
+    refusal: Option<Refusal>,
     sent: Option<PodStatus>,
     started: Timestamp,
     wake: Option<Timestamp>,
@@ -78,9 +81,9 @@ fn version(pod: &Pod) -> u64 {
 }
 
 impl Worker {
-    /// A worker for the Pod of `orders`.
+    /// A worker for the Pod of `orders`, which the node does not take if there is a `refusal`.
     #[must_use]
-    pub fn new(ctx: Arc<Context>, orders: watch::Receiver<Order>) -> Self {
+    pub fn new(ctx: Arc<Context>, orders: watch::Receiver<Order>, refusal: Option<Refusal>) -> Self {
         let order = orders.borrow().clone();
         let uid = spec::uid(&order.pod).to_owned();
         Self {
@@ -95,6 +98,7 @@ impl Worker {
             running: None,
             stopping: None,
             failed: None,
+            refusal,
             sent: None,
             started: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
             wake: None,
@@ -170,6 +174,7 @@ impl Worker {
         self.wake = None;
         self.take_order();
         self.observe().await?;
+        self.refuse();
         self.decide_end();
         self.end_batch_that_is_too_slow();
         if self.stopping.is_none() {
@@ -222,6 +227,20 @@ impl Worker {
         Ok(())
     }
 
+    /// Fails a Pod that the node does not take, unless something of it is here: then it was taken before.
+    fn refuse(&mut self) {
+        let here = !self.observed.sandboxes.is_empty() || !self.observed.containers.is_empty();
+        if here && self.failed.is_none() {
+            self.refusal = None;
+        }
+        if let (Some(refusal), None) = (&self.refusal, &self.failed) {
+            let Refusal { reason, message } = refusal.clone();
+            tracing::info!(pod = spec::key(&self.pod), reason, message, "pod not taken");
+            self.ctx.events.pod(&self.pod, Level::Warning, reason.clone(), message.clone());
+            self.failed = Some(Failed { reason, message: format!("Pod was rejected: {message}") });
+        }
+    }
+
     /// Whether all must end: deleted, over by itself, or past its deadline.
     fn decide_end(&mut self) {
         let deleted = self.pod.metadata.deletion_timestamp.is_some() || self.gone;
@@ -237,7 +256,7 @@ impl Worker {
             if left <= 0 {
                 let message = "Pod was active on the node longer than the specified deadline".to_owned();
                 self.ctx.events.pod(&self.pod, Level::Normal, "DeadlineExceeded", message.clone());
-                self.failed = Some(Failed { reason: "DeadlineExceeded", message });
+                self.failed = Some(Failed { reason: "DeadlineExceeded".to_owned(), message });
             } else {
                 self.wake_in(Duration::from_secs(left.unsigned_abs()));
             }
@@ -288,6 +307,14 @@ impl Worker {
     }
 
     fn status(&self, verdicts: &Verdicts) -> PodStatus {
+        let old = self.pod.status.clone().unwrap_or_default();
+        if let (Some(_), Some(failed)) = (&self.refusal, &self.failed) {
+            return status::refused(&self.pod, &failed.reason, &failed.message);
+        }
+        // A former kubelet did not take it: it never began.
+        if spec::ended(&self.pod) && old.start_time.is_none() {
+            return old;
+        }
         let memory = self.memory();
         let host_ip = self.ctx.config.node_ip.to_string();
         let fresh = status::generate(&StatusInput {
@@ -298,11 +325,10 @@ impl Worker {
             runtime: self.ctx.runtime.name(),
             host_ip: &host_ip,
             stopping: self.stopping.is_some(),
-            failed: self.failed.as_ref().map(|f| (f.reason, f.message.as_str())),
+            failed: self.failed.as_ref().map(|f| (f.reason.as_str(), f.message.as_str())),
             start_time: self.started,
             now: Timestamp::now(),
         });
-        let old = self.pod.status.clone().unwrap_or_default();
         status::writer::overlay(&old, fresh)
     }
 

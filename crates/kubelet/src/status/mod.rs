@@ -4,12 +4,15 @@
 //! - [`phase`] the phase
 //! - [`conditions`] the five conditions
 //! - [`generate`](mod@generate) the whole status, purely
+//! - [`refused`](mod@refused) the status of a Pod that the node does not take
 //! - [`writer`] sending it when it changed
 
 pub mod conditions;
 pub mod containers;
 pub mod generate;
 pub mod phase;
+pub mod refused;
 pub mod writer;
 
 pub use generate::{StatusInput, generate};
+pub use refused::refused;
