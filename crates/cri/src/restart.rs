@@ -8,6 +8,7 @@ use trine_cni::AttachmentId;
 use trine_kernel::mountpoint::{mounted, unmount_all};
 use trine_kernel::netns;
 
+use crate::container::image_volume::owner;
 use crate::container::{Container, State};
 use crate::error::chain;
 use crate::keeper::{Client, ContainerState, Phase, Reply, Request, spawn};
@@ -185,7 +186,8 @@ impl Runtime {
         let known: BTreeSet<String> = self.containers().keys().cloned().collect();
         let images = self.inner.images.clone();
         let swept = tokio::task::spawn_blocking(move || {
-            for snapshot in images.snapshots().unwrap_or_default().difference(&known) {
+            let all = images.snapshots().unwrap_or_default();
+            for snapshot in all.iter().filter(|snapshot| !known.contains(owner(snapshot))) {
                 if let Err(error) = images.remove_snapshot(snapshot) {
                     tracing::warn!(container = snapshot, error = chain(&error), "a root that leaked stays");
                 }

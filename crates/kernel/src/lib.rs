@@ -13,6 +13,7 @@
 //! - [`nft`] nftables: transactions and reading back
 //! - [`overlay`] read-only layers under one writable folder
 //! - [`proc`] processes: identity, signals, forking, own namespaces
+//! - [`seccomp`] which system calls a container may make
 //! - [`subpath`] parts of volumes, mounted without being led outside
 //! - [`sysctl`] the files of `/proc/sys`
 //! - [`terminal`] raw mode and size of the terminal of a command
@@ -31,6 +32,7 @@ pub mod netns;
 pub mod nft;
 pub mod overlay;
 pub mod proc;
+pub mod seccomp;
 pub mod subpath;
 pub mod sysctl;
 pub mod terminal;

@@ -3,7 +3,8 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -65,6 +66,27 @@ pub fn open(root: &Path, path: &Path, mode: u32) -> Result<Subpath, SubpathError
     let stat = rustix::fs::fstat(&part).map_err(error("look at"))?;
     let directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
     Ok(Subpath { part, root: root.to_owned(), path: path.to_owned(), directory })
+}
+
+/// Where `path` of a file system that nobody changes is on this machine: symlinks, absolute ones too, are followed as if
+/// `root` were the root.
+///
+/// # Errors
+/// [`SubpathError`]; `ENOENT` if it is not there.
+pub fn within(root: &Path, path: &Path) -> Result<PathBuf, SubpathError> {
+    let error = |e: rustix::io::Errno| SubpathError {
+        call: "find",
+        path: path.to_owned(),
+        root: root.to_owned(),
+        source: e.into(),
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let top = rustix::fs::open(root, flags, Mode::empty()).map_err(error)?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = rustix::fs::openat2(&top, path, flags, Mode::empty(), resolve).map_err(error)?;
+    let name =
+        rustix::fs::readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new()).map_err(error)?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(name.into_bytes())))
 }
 
 fn beneath(top: &impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -139,6 +161,26 @@ mod tests {
         for bad in ["out/passwd", "up/x", "../v", "a/../../b"] {
             assert!(open(&root, Path::new(bad), 0o750).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_path_is_found_as_if_the_root_were_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("v");
+        std::fs::create_dir_all(root.join("etc/deep")).unwrap();
+        std::os::unix::fs::symlink("/etc/deep", root.join("absolute")).unwrap();
+        std::os::unix::fs::symlink("../../../etc", root.join("up")).unwrap();
+        for (path, expected) in [
+            ("etc", "etc"),
+            ("/etc/", "etc"),
+            ("absolute", "etc/deep"),
+            ("up/deep", "etc/deep"),
+            ("etc/../../../etc", "etc"),
+        ] {
+            assert_eq!(within(&root, Path::new(path)).unwrap(), root.join(expected), "{path}");
+        }
+        let absent = within(&root, Path::new("usr")).unwrap_err();
+        assert_eq!(absent.source.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

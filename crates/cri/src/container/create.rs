@@ -1,7 +1,7 @@
 //! CreateContainer: image, root, specification, group, and a process that waits for its start.
 
 use std::path::Path;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
@@ -12,8 +12,11 @@ use trine_kernel::container::Groups;
 use trine_kernel::container::oci::{Device, Spec, User};
 use trine_kernel::proc::{SIGTERM, signal_number};
 
+use super::capabilities::sets;
+use super::image_volume;
 use super::paths;
 use super::record::{Container, ContainerRecord, State, write_json};
+use super::seccomp;
 use super::spec::{Inputs, device_rules, limits, pid_mode, spec};
 use super::user::{Lists, resolve};
 use crate::error::{CriError, chain};
@@ -85,6 +88,8 @@ impl Runtime {
                 why: "the sandbox is not ready".to_owned(),
             });
         }
+        let mut config = config;
+        image_volume::note(&self.inner.images, &mut config);
         let reference = config.image.as_ref().map_or("", |i| i.image.as_str());
         let image = self
             .inner
@@ -156,7 +161,6 @@ impl Runtime {
         image: Image,
     ) -> Result<(), CriError> {
         let prepared = self.prepare(sandbox, container, config, image).await?;
-        say_once_about_seccomp(config);
         let path = container.folder.join("config.json");
         write_json(&path, &prepared.spec).map_err(CriError::io("write", &path))?;
         container
@@ -204,7 +208,7 @@ impl Runtime {
         config: &ContainerConfig,
         image: Image,
     ) -> Result<Prepared, CriError> {
-        let (images, config) = (self.inner.images.clone(), config.clone());
+        let (images, mut config) = (self.inner.images.clone(), config.clone());
         let (sandbox, container) = (Arc::clone(sandbox), Arc::clone(container));
         let unified = self.inner.hierarchies.unified();
         let object = container.id.clone();
@@ -219,6 +223,12 @@ impl Runtime {
             let security = config.linux.as_ref().and_then(|l| l.security_context.as_ref());
             let user = resolve(security, &image.config.user, Lists { passwd: &lists.0, group: &lists.1 })
                 .map_err(refused)?;
+            let seccomp = security.map_or(Ok(None), |security| {
+                let held = sets(security.capabilities.as_ref(), security.privileged);
+                seccomp::profile(security, &held.bounding)
+            });
+            let seccomp = seccomp.map_err(refused)?;
+            image_volume::mount(CALL, &images, &container.id, &mut config)?;
             paths::make_sources(&config).map_err(refused)?;
             let devices: Vec<Device> = paths::devices(&config).map_err(refused)?;
             let pod = sandbox.record().config();
@@ -234,6 +244,7 @@ impl Runtime {
                 host_ipc: sharing.host_ipc,
                 cgroup: &cgroup,
                 unified,
+                seccomp: seccomp.as_ref(),
                 devices: &devices,
             })
             .map_err(|e| refused(e.0))?;
@@ -251,16 +262,6 @@ fn stop_signal(asked: Signal, image: &str) -> i32 {
     let name = asked.as_str_name().trim_start_matches("SIGNAL_").replace("PLUS", "+").replace("MINUS", "-");
     let asked = if asked == Signal::RuntimeDefault { None } else { signal_number(&name) };
     asked.or_else(|| signal_number(image)).unwrap_or(SIGTERM)
-}
-
-fn say_once_about_seccomp(config: &ContainerConfig) {
-    static SAID: Once = Once::new();
-    let security = config.linux.as_ref().and_then(|l| l.security_context.as_ref());
-    if security.is_some_and(|s| s.seccomp.as_ref().is_some_and(|p| p.profile_type == 0)) {
-        SAID.call_once(|| {
-            tracing::warn!("seccomp profiles are not enforced yet: RuntimeDefault is as Unconfined")
-        });
-    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ impl Runtime {
         let new = NewExec {
             container: container.id.clone(),
             process,
+            seccomp: spec.linux.seccomp,
             groups: self.group(&container.record().cgroup).folders().cloned().collect(),
             stdin: options.stdin,
             deadline: u64::try_from(DEADLINE.as_millis()).unwrap_or(u64::MAX),

@@ -7,6 +7,7 @@ use tracing::Instrument;
 use trine_contracts::cri::{ContainerEventType, LinuxContainerResources};
 use trine_kernel::proc::SIGKILL;
 
+use super::image_volume;
 use super::record::{Container, State};
 use super::spec::limits;
 use crate::error::{CriError, chain};
@@ -189,11 +190,16 @@ impl Runtime {
             let _ = keeper.call(Request::Forget { container: container.id.clone() }, QUICK).await;
         }
         let mut failed = Vec::new();
-        let (images, id) = (self.inner.images.clone(), container.id.clone());
-        let group = self.group(&container.record().cgroup);
-        let work = move || (images.remove_snapshot(&id), group.remove(0));
-        let (snapshot, cgroup) = tokio::task::spawn_blocking(work).await.map_err(CriError::joined(CALL))?;
-        failed.extend(snapshot.err().map(|e| chain(&e)));
+        let record = container.record();
+        let mut roots = image_volume::names(&container.id, &record.config());
+        roots.push(container.id.clone());
+        let (images, group) = (self.inner.images.clone(), self.group(&record.cgroup));
+        let work = move || {
+            let errors = roots.iter().filter_map(|root| images.remove_snapshot(root).err());
+            (errors.collect::<Vec<_>>(), group.remove(0))
+        };
+        let (snapshots, cgroup) = tokio::task::spawn_blocking(work).await.map_err(CriError::joined(CALL))?;
+        failed.extend(snapshots.iter().map(|e| chain(e)));
         failed.extend(cgroup.err().map(|e| chain(&e)));
         if !failed.is_empty() {
             return Err(CriError::Undone { call: CALL, object: container.id.clone(), failed });

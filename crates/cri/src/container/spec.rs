@@ -11,6 +11,7 @@ use trine_contracts::cri::{
 use trine_images::ImageConfig;
 use trine_kernel::cgroup::Limits;
 use trine_kernel::container::oci::{Device, Linux, Mount, Namespace, Process, Root, Spec, User};
+use trine_kernel::seccomp::profile::Seccomp;
 
 use super::capabilities;
 
@@ -63,6 +64,8 @@ pub struct Inputs<'a> {
     pub cgroup: &'a Path,
     /// Version 2 cgroups alone.
     pub unified: bool,
+    /// Which system calls it may make; all if none.
+    pub seccomp: Option<&'a Seccomp>,
     /// Devices that it asked for, or all of the host for a privileged one.
     pub devices: &'a [Device],
 }
@@ -104,6 +107,7 @@ pub fn spec(inputs: &Inputs<'_>) -> Result<Spec, Refused> {
             sysctl: BTreeMap::new(),
             masked_paths: masked,
             readonly_paths: readonly,
+            seccomp: inputs.seccomp.cloned(),
             rootfs_propagation: propagation(inputs.config),
         },
         mounts,
@@ -122,9 +126,6 @@ fn check(security: &LinuxContainerSecurityContext) -> Result<(), Refused> {
     let localhost = |profile: &Option<SecurityProfile>| {
         profile.as_ref().is_some_and(|p| p.profile_type() == ProfileType::Localhost)
     };
-    if localhost(&security.seccomp) || security.seccomp_profile_path.starts_with("localhost/") {
-        return Err(Refused("seccomp profiles of type Localhost are not supported by this runtime".into()));
-    }
     if localhost(&security.apparmor) || security.apparmor_profile.starts_with("localhost/") {
         return Err(Refused("AppArmor profiles of type Localhost are not supported by this runtime".into()));
     }
@@ -259,12 +260,6 @@ fn mounts(inputs: &Inputs<'_>, security: &LinuxContainerSecurityContext) -> Resu
 
 fn asked_mount(wanted: &trine_contracts::cri::Mount) -> Result<Mount, Refused> {
     let destination = Path::new(&wanted.container_path);
-    if wanted.image.as_ref().is_some_and(|i| !i.image.is_empty()) {
-        return Err(Refused(format!(
-            "image volumes are not supported by this runtime ({})",
-            wanted.container_path
-        )));
-    }
     if wanted.recursive_read_only
         && (!wanted.readonly || wanted.propagation() != MountPropagation::PropagationPrivate)
     {

@@ -220,7 +220,13 @@ impl Keeper {
         let (stdio, mut ends) = self.streams(new.process.terminal, new.stdin).map_err(Reply::Failed)?;
         let child = self
             .launcher
-            .join((init.child.pid, &init.child.pidfd), &new.process, &new.groups, &stdio)
+            .join(
+                (init.child.pid, &init.child.pidfd),
+                &new.process,
+                new.seccomp.as_ref(),
+                &new.groups,
+                &stdio,
+            )
             .map_err(|e| Reply::Failed(format!("fork: {e}")))?;
         if !new.stdin {
             ends.stdin = None;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use trine_kernel::container::oci::{Process, Spec};
 use trine_kernel::container::{Child, Groups, Stdio, create, join};
+use trine_kernel::seccomp::profile::Seccomp;
 
 /// Makes the processes of containers. Called by a keeper, which has one thread; both calls return at once, and what
 /// the child has to say comes over [`Child::reports`]. A child that hangs is killed by the caller at its deadline.
@@ -22,7 +23,7 @@ pub trait Launcher {
         stdio: &Stdio,
     ) -> io::Result<Child>;
 
-    /// A further process in the container whose first process is `init` (pid and pidfd).
+    /// A further process, held by `seccomp`, in the container whose first process is `init` (pid and pidfd).
     ///
     /// # Errors
     /// If there cannot even be a child.
@@ -30,6 +31,7 @@ pub trait Launcher {
         &self,
         init: (i32, &OwnedFd),
         process: &Process,
+        seccomp: Option<&Seccomp>,
         groups: &[Groups],
         stdio: &Stdio,
     ) -> io::Result<Child>;
@@ -54,9 +56,10 @@ impl Launcher for Native {
         &self,
         init: (i32, &OwnedFd),
         process: &Process,
+        seccomp: Option<&Seccomp>,
         groups: &[Groups],
         stdio: &Stdio,
     ) -> io::Result<Child> {
-        join(init, process, groups, stdio)
+        join(init, process, seccomp, groups, stdio)
     }
 }

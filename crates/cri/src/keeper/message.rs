@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use trine_kernel::container::Groups;
 use trine_kernel::container::oci::{Process, Spec};
 use trine_kernel::proc::ProcessId;
+use trine_kernel::seccomp::profile::Seccomp;
 
 /// A call of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,6 +84,8 @@ pub struct NewExec {
     pub container: String,
     /// What to run.
     pub process: Process,
+    /// Which system calls it may make; all if none.
+    pub seccomp: Option<Seccomp>,
     /// The groups it joins.
     pub groups: Vec<Groups>,
     /// It has an input.

@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::oci::{Process, Spec};
+use super::privileges::Rest;
 use super::report::{Report, Reporter, pair};
 use super::{SetupError, console, privileges, program, root, words};
 use crate::proc::{Forked, NewNamespaces, exit_now, fork, namespace};
+use crate::seccomp::profile::Seccomp;
 
 /// One cgroup that the child joins.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -71,16 +73,23 @@ pub fn create(
             reporter.say(&Report::Console(console::open(true)?));
         }
         root::seal(spec)?;
-        finish(&spec.process)?;
-        Ok(spec.process.clone())
+        let rest = finish(&spec.process, spec.linux.seccomp.as_ref())?;
+        Ok((spec.process.clone(), rest))
     })
 }
 
-/// Forks a child that becomes `process` inside the container whose first process is `init`. Returns at once.
+/// Forks a child that becomes `process`, held by `seccomp`, inside the container whose first process is `init`. Returns at
+/// once.
 ///
 /// # Errors
 /// If it cannot be forked; everything later comes as a [`Report`].
-pub fn join(init: (i32, &OwnedFd), process: &Process, groups: &[Groups], stdio: &Stdio) -> io::Result<Child> {
+pub fn join(
+    init: (i32, &OwnedFd),
+    process: &Process,
+    seccomp: Option<&Seccomp>,
+    groups: &[Groups],
+    stdio: &Stdio,
+) -> io::Result<Child> {
     let pid_namespace = namespace::pid_namespace(init.0)?;
     launch(NewNamespaces::default(), Some(&pid_namespace), Some(init.1), stdio, |reporter| {
         begin(stdio, groups, process)?;
@@ -91,8 +100,8 @@ pub fn join(init: (i32, &OwnedFd), process: &Process, groups: &[Groups], stdio: 
         if process.terminal {
             reporter.say(&Report::Console(console::open(false)?));
         }
-        finish(process)?;
-        Ok(process.clone())
+        let rest = finish(process, seccomp)?;
+        Ok((process.clone(), rest))
     })
 }
 
@@ -101,7 +110,7 @@ fn launch(
     pid_namespace: Option<&OwnedFd>,
     init: Option<&OwnedFd>,
     stdio: &Stdio,
-    set_up: impl FnOnce(&Reporter<'_>) -> Result<Process, SetupError>,
+    set_up: impl FnOnce(&Reporter<'_>) -> Result<(Process, Rest), SetupError>,
 ) -> io::Result<Child> {
     let (reports, child_reports) = pair()?;
     let (child_start, start) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -113,12 +122,12 @@ fn launch(
             let reporter = Reporter(&child_reports);
             let why = match set_up(&reporter) {
                 Err(error) => error.to_string(),
-                Ok(process) => {
+                Ok((process, rest)) => {
                     reporter.say(&Report::Ready);
                     if !wait_for_word(&child_start) {
                         exit_now(0);
                     }
-                    program::run(&process)
+                    program::run(&process, &rest)
                 }
             };
             reporter.say(&Report::Failed(why));
@@ -167,13 +176,14 @@ fn begin(stdio: &Stdio, groups: &[Groups], process: &Process) -> Result<(), Setu
     Ok(())
 }
 
-/// What comes when everything is mounted: limits and privileges.
-fn finish(process: &Process) -> Result<(), SetupError> {
+/// What comes when everything is mounted: limits and privileges. What is left is for just before the program.
+fn finish(process: &Process, seccomp: Option<&Seccomp>) -> Result<Rest, SetupError> {
     privileges::own_streams(process);
     privileges::set_limits(&process.rlimits)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    privileges::drop_to(process)?;
+    let rest = privileges::drop_to(process, seccomp)?;
     // After the change of user, which would undo it. The keeper's end is the container's.
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(SetupError::at("tie the process to its keeper"))
+        .map_err(SetupError::at("tie the process to its keeper"))?;
+    Ok(rest)
 }

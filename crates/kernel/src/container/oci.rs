@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::seccomp::profile::Seccomp;
+
 /// `config.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -141,6 +143,9 @@ pub struct Linux {
     pub masked_paths: Vec<String>,
     /// Paths that may only be read.
     pub readonly_paths: Vec<String>,
+    /// Which system calls may be made; all if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seccomp: Option<Seccomp>,
     /// `shared` or `slave`: what becomes of later mounts on the host.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rootfs_propagation: String,

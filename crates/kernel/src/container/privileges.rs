@@ -12,6 +12,8 @@ use rustix::thread::{
 
 use super::SetupError;
 use super::oci::{Process, Rlimit as Limit};
+use crate::seccomp::profile::Seccomp;
+use crate::seccomp::{Machine, Program, SeccompError, compile};
 
 /// Capabilities by number (capability.h).
 const NAMES: [&str; 41] = [
@@ -140,8 +142,36 @@ pub(super) fn own_streams(process: &Process) {
     }
 }
 
-/// Changes to `cwd`, the user, the groups and the capabilities of `process`, for good.
-pub(super) fn drop_to(process: &Process) -> Result<(), SetupError> {
+/// The last steps: they would forbid those before them.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    filter: Option<Program>,
+    /// What it is to have once the filter is installed, if it still has more.
+    capabilities: Option<CapabilitySets>,
+}
+
+impl Rest {
+    /// Takes them. The profile must let `capset` pass, as with other runtimes, unless new privileges are forbidden.
+    pub(super) fn take(&self) -> Result<(), SetupError> {
+        if let Some(filter) = &self.filter {
+            filter.install().map_err(SetupError::at("install the seccomp profile"))?;
+        }
+        if let Some(sets) = self.capabilities {
+            set_capabilities(None, sets)
+                .map_err(SetupError::at("set the capabilities under the seccomp profile"))?;
+        }
+        Ok(())
+    }
+}
+
+fn program(seccomp: &Seccomp) -> Result<Program, SetupError> {
+    let compiled = Machine::here().ok_or(SeccompError::Machine).and_then(|here| compile(seccomp, here));
+    compiled.map_err(|error| SetupError { step: "prepare for its start".into(), cause: error.to_string() })
+}
+
+/// Changes to `cwd`, the user, the groups and the capabilities of `process`, for good but for what is left to be done.
+pub(super) fn drop_to(process: &Process, seccomp: Option<&Seccomp>) -> Result<Rest, SetupError> {
+    let filter = seccomp.map(program).transpose()?;
     let cwd = if process.cwd.as_os_str().is_empty() { Path::new("/") } else { &process.cwd };
     let into_cwd = || rustix::process::chdir(cwd);
     // As root, which may enter what the user may not; or as the user, where even root may not (a network disk).
@@ -162,7 +192,18 @@ pub(super) fn drop_to(process: &Process) -> Result<(), SetupError> {
         permitted,
         inheritable: set_of(&sets.inheritable) & permitted,
     };
-    set_capabilities(None, wanted).map_err(SetupError::at("set the capabilities"))?;
+    // A filter is taken from those who cannot gain privileges, or from an administrator.
+    let needed = if filter.is_some() && !process.no_new_privileges {
+        CapabilitySet::SYS_ADMIN & held
+    } else {
+        CapabilitySet::empty()
+    };
+    let for_now = CapabilitySets {
+        effective: wanted.effective | needed,
+        permitted: wanted.permitted | needed,
+        ..wanted
+    };
+    set_capabilities(None, for_now).map_err(SetupError::at("set the capabilities"))?;
     for (number, name) in NAMES.iter().enumerate() {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if set_of(&sets.ambient).contains(one) && wanted.inheritable.contains(one) {
@@ -174,7 +215,8 @@ pub(super) fn drop_to(process: &Process) -> Result<(), SetupError> {
     }
     entered
         .or_else(|_| into_cwd())
-        .map_err(SetupError::at(format!("chdir to cwd {:?}", cwd.display().to_string())))
+        .map_err(SetupError::at(format!("chdir to cwd {:?}", cwd.display().to_string())))?;
+    Ok(Rest { filter, capabilities: (for_now != wanted).then_some(wanted) })
 }
 
 fn become_user(process: &Process) -> Result<(), SetupError> {

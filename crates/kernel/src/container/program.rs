@@ -7,13 +7,14 @@ use std::process::Command;
 use rustix::fs::{Access, access};
 
 use super::oci::Process;
+use super::privileges::Rest;
 use super::words;
 
 /// Where programs are looked for if the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Becomes the program of `process`; comes back only with the reason why not.
-pub(super) fn run(process: &Process) -> String {
+/// Takes the steps that are left and becomes the program of `process`; comes back only with the reason why not.
+pub(super) fn run(process: &Process, rest: &Rest) -> String {
     let Some(name) = process.args.first() else { return "no command specified".to_owned() };
     let path = match find(name, &process.env) {
         Ok(path) => path,
@@ -25,6 +26,9 @@ pub(super) fn run(process: &Process) -> String {
         if !key.is_empty() {
             command.env(key, value);
         }
+    }
+    if let Err(error) = rest.take() {
+        return error.to_string();
     }
     let error = command.exec();
     format!("exec {}: {}", path.display(), words(&error))

@@ -1,6 +1,7 @@
 //! The container's configuration.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use trine_contracts::cri;
 use trine_typed::k8s_openapi::api::core::v1::{Container, Pod};
@@ -29,6 +30,8 @@ pub struct ContainerInput<'a> {
     pub image_ref: &'a str,
     /// Who the image runs as.
     pub image_user: ImageUser,
+    /// Where the node's seccomp profiles are.
+    pub seccomp_root: &'a Path,
     /// The environment.
     pub env: Vec<(String, String)>,
     /// Volumes, the hosts file, the termination message.
@@ -57,7 +60,12 @@ pub fn config(input: ContainerInput<'_>) -> Result<cri::ContainerConfig, Kubelet
     let expanded = |list: &Option<Vec<String>>| list.iter().flatten().map(|a| expand(a, lookup)).collect();
     let linux = cri::LinuxContainerConfig {
         resources: Some(resources::linux(pod, container, input.node_memory, input.cgroup_2)),
-        security_context: Some(security::of_container(pod, container, &input.image_user)?),
+        security_context: Some(security::of_container(
+            pod,
+            container,
+            &input.image_user,
+            input.seccomp_root,
+        )?),
     };
     Ok(cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: container.name.clone(), attempt }),
@@ -139,6 +147,7 @@ mod tests {
             image: "i",
             image_ref: "sha256:1",
             image_user: ImageUser::default(),
+            seccomp_root: Path::new("/seccomp"),
             env: vec![("A".into(), "1".into())],
             mounts: Vec::new(),
             devices: Vec::new(),

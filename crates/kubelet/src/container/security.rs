@@ -1,5 +1,7 @@
 //! Security contexts: the container's fields win over the Pod's.
 
+use std::path::Path;
+
 use trine_contracts::cri;
 use trine_typed::k8s_openapi::api::core::v1::{Container, Pod, SeccompProfile};
 
@@ -60,7 +62,7 @@ fn groups_policy(pod: &Pod) -> i32 {
     }
 }
 
-fn seccomp(profile: Option<&SeccompProfile>) -> cri::SecurityProfile {
+fn seccomp(profile: Option<&SeccompProfile>, root: &Path) -> cri::SecurityProfile {
     use cri::security_profile::ProfileType;
     match profile.map(|p| (p.type_.as_str(), p)) {
         Some(("RuntimeDefault", _)) => {
@@ -68,10 +70,10 @@ fn seccomp(profile: Option<&SeccompProfile>) -> cri::SecurityProfile {
         }
         Some(("Localhost", p)) => cri::SecurityProfile {
             profile_type: ProfileType::Localhost as i32,
-            localhost_ref: format!(
-                "/var/lib/kubelet/seccomp/{}",
-                p.localhost_profile.as_deref().unwrap_or_default()
-            ),
+            localhost_ref: root
+                .join(p.localhost_profile.as_deref().unwrap_or_default())
+                .to_string_lossy()
+                .into_owned(),
         },
         _ => cri::SecurityProfile { profile_type: ProfileType::Unconfined as i32, ..Default::default() },
     }
@@ -119,6 +121,7 @@ pub fn of_container(
     pod: &Pod,
     container: &Container,
     image: &ImageUser,
+    seccomp_root: &Path,
 ) -> Result<cri::LinuxContainerSecurityContext, KubeletError> {
     let pod_context = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
     let own = container.security_context.as_ref();
@@ -154,7 +157,7 @@ pub fn of_container(
         no_new_privs: own.and_then(|c| c.allow_privilege_escalation) == Some(false),
         masked_paths: paths(&MASKED),
         readonly_paths: paths(&READ_ONLY),
-        seccomp: Some(seccomp(profile)),
+        seccomp: Some(seccomp(profile, seccomp_root)),
         ..Default::default()
     })
 }
@@ -190,8 +193,13 @@ mod tests {
             "containers": [{"name": "c", "securityContext": {"runAsUser": 3, "allowPrivilegeEscalation": false,
                 "seccompProfile": {"type": "RuntimeDefault"}, "capabilities": {"drop": ["ALL"]}}}]}),
         );
-        let got =
-            of_container(&pod, &pod.spec.as_ref().unwrap().containers[0], &ImageUser::default()).unwrap();
+        let got = of_container(
+            &pod,
+            &pod.spec.as_ref().unwrap().containers[0],
+            &ImageUser::default(),
+            Path::new("/s"),
+        )
+        .unwrap();
         assert_eq!(got.run_as_user, Some(int(3)));
         assert_eq!(got.run_as_group, Some(int(2)));
         assert_eq!(got.supplemental_groups, [5, 7]);
@@ -199,6 +207,15 @@ mod tests {
         assert_eq!(got.seccomp.unwrap().profile_type, 0);
         assert_eq!(got.capabilities.unwrap().drop_capabilities, ["ALL"]);
         assert!(got.masked_paths.contains(&"/proc/kcore".to_owned()));
+    }
+
+    #[test]
+    fn a_profile_of_the_node_lies_below_its_folder() {
+        let profile =
+            SeccompProfile { type_: "Localhost".into(), localhost_profile: Some("a/b.json".into()) };
+        let got = seccomp(Some(&profile), Path::new("/kubelet/seccomp"));
+        assert_eq!((got.profile_type, got.localhost_ref.as_str()), (2, "/kubelet/seccomp/a/b.json"));
+        assert_eq!(seccomp(None, Path::new("/")).profile_type, 1, "unconfined");
     }
 
     #[test]
@@ -215,7 +232,7 @@ mod tests {
         for (name, run_as, image, fine) in rows {
             let pod = pod(json!({"containers": [{"name": "c",
                 "securityContext": {"runAsNonRoot": true, "runAsUser": run_as}}]}));
-            let got = of_container(&pod, &pod.spec.as_ref().unwrap().containers[0], &image);
+            let got = of_container(&pod, &pod.spec.as_ref().unwrap().containers[0], &image, Path::new("/s"));
             assert_eq!(got.is_ok(), fine, "{name}");
         }
     }

@@ -1,5 +1,6 @@
 //! Images: by pull policy, with upstream's events.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -30,8 +31,16 @@ pub struct ImageFailure {
     pub reason: &'static str,
     /// In words.
     pub message: String,
-    /// Whether the pull back-off counts.
-    pub pull: bool,
+    /// The image that could not be pulled, if that is why: its back-off counts.
+    pub pull: Option<String>,
+}
+
+/// An image that is asked for.
+struct Asked<'a> {
+    name: &'a str,
+    policy: &'a str,
+    /// The container that needs it.
+    container: &'a str,
 }
 
 /// `name` with `:latest` if it has neither tag nor digest.
@@ -44,11 +53,12 @@ pub fn with_tag(name: &str) -> String {
 /// The policy, with the API server's default.
 #[must_use]
 pub fn policy(container: &Container) -> &str {
-    match container.image_pull_policy.as_deref().filter(|p| !p.is_empty()) {
-        Some(policy) => policy,
-        None if with_tag(container.image.as_deref().unwrap_or_default()).ends_with(":latest") => "Always",
-        None => "IfNotPresent",
-    }
+    let own = container.image_pull_policy.as_deref().filter(|p| !p.is_empty());
+    own.unwrap_or_else(|| usual_policy(container.image.as_deref().unwrap_or_default()))
+}
+
+fn usual_policy(image: &str) -> &'static str {
+    if with_tag(image).ends_with(":latest") { "Always" } else { "IfNotPresent" }
 }
 
 /// The image of a container, pulled if need be.
@@ -61,41 +71,83 @@ pub async fn ensure(
     container: &Container,
     sandbox: &cri::PodSandboxConfig,
 ) -> Result<Image, ImageFailure> {
-    let name = container.image.clone().unwrap_or_default();
+    let name = container.image.as_deref().unwrap_or_default();
+    let asked = Asked { name, policy: policy(container), container: &container.name };
+    get(ctx, pod, &asked, sandbox).await
+}
+
+/// The images that a container mounts as volumes, by the volumes' names, pulled if need be.
+///
+/// # Errors
+/// [`ImageFailure`].
+pub async fn ensure_volumes(
+    ctx: &Context,
+    pod: &Pod,
+    container: &Container,
+    sandbox: &cri::PodSandboxConfig,
+) -> Result<BTreeMap<String, cri::ImageSpec>, ImageFailure> {
+    let mut all = BTreeMap::new();
+    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        let Some(image) = &volume.image else { continue };
+        if !container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name) {
+            continue;
+        }
+        let name = image.reference.as_deref().unwrap_or_default();
+        let policy = image.pull_policy.as_deref().filter(|policy| !policy.is_empty());
+        let asked =
+            Asked { name, policy: policy.unwrap_or_else(|| usual_policy(name)), container: &container.name };
+        let found = get(ctx, pod, &asked, sandbox).await?;
+        let spec = cri::ImageSpec {
+            image: found.reference,
+            user_specified_image: name.to_owned(),
+            ..Default::default()
+        };
+        all.insert(volume.name.clone(), spec);
+    }
+    Ok(all)
+}
+
+async fn get(
+    ctx: &Context,
+    pod: &Pod,
+    asked: &Asked<'_>,
+    sandbox: &cri::PodSandboxConfig,
+) -> Result<Image, ImageFailure> {
+    let Asked { name, policy, container } = *asked;
     let image =
-        cri::ImageSpec { image: with_tag(&name), user_specified_image: name.clone(), ..Default::default() };
-    let policy = policy(container);
-    let failure = |reason, message, pull| ImageFailure { reason, message, pull };
+        cri::ImageSpec { image: with_tag(name), user_specified_image: name.to_owned(), ..Default::default() };
+    let failure =
+        |reason, message, pull: bool| ImageFailure { reason, message, pull: pull.then(|| name.to_owned()) };
     if name.trim() != name || name.is_empty() {
         let message = format!("Failed to apply default image tag {name:?}: couldn't parse image name");
-        ctx.events.container(pod, &container.name, Level::Warning, "InspectFailed", message.clone());
+        ctx.events.container(pod, container, Level::Warning, "InspectFailed", message.clone());
         return Err(failure("InvalidImageName", message, false));
     }
     let known = ctx.runtime.image(image.clone()).await.map_err(|e| {
         let message = format!("Failed to inspect image {name:?}: {}", cause(&e));
-        ctx.events.container(pod, &container.name, Level::Warning, "InspectFailed", message.clone());
+        ctx.events.container(pod, container, Level::Warning, "InspectFailed", message.clone());
         failure("ImageInspectError", message, false)
     })?;
     match (known, policy) {
         (Some(found), "IfNotPresent" | "Never") => {
             let message = format!("Container image {name:?} already present on machine");
-            ctx.events.container(pod, &container.name, Level::Normal, "Pulled", message);
+            ctx.events.container(pod, container, Level::Normal, "Pulled", message);
             return Ok(of(&found));
         }
         (None, "Never") => {
             let message = format!("Container image {name:?} is not present with pull policy of Never");
-            ctx.events.container(pod, &container.name, Level::Warning, "ErrImageNeverPull", message.clone());
+            ctx.events.container(pod, container, Level::Warning, "ErrImageNeverPull", message.clone());
             return Err(failure("ErrImageNeverPull", message, false));
         }
         _ => {}
     }
-    match pull(ctx, pod, container, &name, image, sandbox).await {
+    match pull(ctx, pod, container, name, image, sandbox).await {
         Ok(image) => Ok(image),
         Err(error) => {
             let message = cause(&error);
             let text = format!("Failed to pull image {name:?}: {message}");
-            ctx.events.container(pod, &container.name, Level::Warning, "Failed", text);
-            ctx.events.container(pod, &container.name, Level::Warning, "Failed", "Error: ErrImagePull");
+            ctx.events.container(pod, container, Level::Warning, "Failed", text);
+            ctx.events.container(pod, container, Level::Warning, "Failed", "Error: ErrImagePull");
             Err(failure("ErrImagePull", message, true))
         }
     }
@@ -112,17 +164,17 @@ fn cause(error: &KubeletError) -> String {
 async fn pull(
     ctx: &Context,
     pod: &Pod,
-    container: &Container,
+    container: &str,
     name: &str,
     image: cri::ImageSpec,
     sandbox: &cri::PodSandboxConfig,
 ) -> Result<Image, KubeletError> {
-    ctx.events.container(pod, &container.name, Level::Normal, "Pulling", format!("Pulling image {name:?}"));
+    ctx.events.container(pod, container, Level::Normal, "Pulling", format!("Pulling image {name:?}"));
     let started = Instant::now();
     let auth = credentials(ctx, pod, name).await;
     let key = spec::key(pod);
     let span = tracing::info_span!(target: "trine::step", "PullImage", plane = "kubelet", pod = %key,
-        pod_uid = spec::uid(pod), container = %container.name, detail = name, error = Empty);
+        pod_uid = spec::uid(pod), container, detail = name, error = Empty);
     let reference = traced(span, ctx.runtime.pull(image.clone(), auth, sandbox.clone())).await?;
     let found = ctx.runtime.image(image).await?;
     let size = found.as_ref().map(|i| i.size).unwrap_or_default();
@@ -130,7 +182,7 @@ async fn pull(
     let text = format!(
         "Successfully pulled image {name:?} in {took} ({took} including waiting). Image size: {size} bytes."
     );
-    ctx.events.container(pod, &container.name, Level::Normal, "Pulled", text);
+    ctx.events.container(pod, container, Level::Normal, "Pulled", text);
     Ok(found.map_or(Image { reference, user: ImageUser::default() }, |i| of(&i)))
 }
 

@@ -26,6 +26,15 @@ pub struct Mounts {
     pub devices: Vec<cri::Device>,
 }
 
+/// What there is to be mounted, by the volumes' names.
+#[derive(Debug, Clone, Copy)]
+pub struct Volumes<'a> {
+    /// Folders and devices of this node.
+    pub ready: &'a BTreeMap<String, Ready>,
+    /// Images, which the runtime mounts.
+    pub images: &'a BTreeMap<String, cri::ImageSpec>,
+}
+
 /// Collects them, and makes the files behind them.
 ///
 /// # Errors
@@ -35,13 +44,17 @@ pub fn collect(
     pod: &Pod,
     container: &Container,
     attempt: u32,
-    volumes: &BTreeMap<String, Ready>,
+    volumes: &Volumes<'_>,
     env: &[(String, String)],
     ips: &[String],
 ) -> Result<Mounts, KubeletError> {
     let mut all = Mounts::default();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        let ready = volumes.get(&mount.name).ok_or_else(|| {
+        if let Some(image) = volumes.images.get(&mount.name) {
+            all.mounts.push(image_mount(mount, image, env));
+            continue;
+        }
+        let ready = volumes.ready.get(&mount.name).ok_or_else(|| {
             KubeletError::Invalid(format!(
                 "cannot find volume {:?} to mount into container {:?}",
                 mount.name, container.name
@@ -57,10 +70,10 @@ pub fn collect(
         });
     }
     for device in container.volume_devices.iter().flatten() {
-        let ready = volumes
-            .get(&device.name)
-            .filter(|r| r.block)
-            .ok_or_else(|| KubeletError::Invalid(format!("cannot find block volume {:?}", device.name)))?;
+        let ready =
+            volumes.ready.get(&device.name).filter(|r| r.block).ok_or_else(|| {
+                KubeletError::Invalid(format!("cannot find block volume {:?}", device.name))
+            })?;
         all.devices.push(cri::Device {
             container_path: device.device_path.clone(),
             host_path: ready.host_path.to_string_lossy().into_owned(),
@@ -109,14 +122,29 @@ fn part(
     ready: &Ready,
     env: &[(String, String)],
 ) -> Result<PathBuf, KubeletError> {
-    let lookup = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
-    let part = match (mount.sub_path.as_deref(), mount.sub_path_expr.as_deref()) {
-        (Some(part), _) if !part.is_empty() => part.to_owned(),
-        (_, Some(expression)) if !expression.is_empty() => expand(expression, lookup),
-        _ => return Ok(ready.host_path.clone()),
-    };
+    let Some(part) = named_part(mount, env) else { return Ok(ready.host_path.clone()) };
     let target = paths::subpath(&ctx.config.root, spec::uid(pod), &mount.name, &container.name, index);
     subpath::bind(&ready.host_path, &part, target)
+}
+
+/// The part of a volume that a mount names.
+fn named_part(mount: &VolumeMount, env: &[(String, String)]) -> Option<String> {
+    let lookup = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+    match (mount.sub_path.as_deref(), mount.sub_path_expr.as_deref()) {
+        (Some(part), _) if !part.is_empty() => Some(part.to_owned()),
+        (_, Some(expression)) if !expression.is_empty() => Some(expand(expression, lookup)),
+        _ => None,
+    }
+}
+
+fn image_mount(mount: &VolumeMount, image: &cri::ImageSpec, env: &[(String, String)]) -> cri::Mount {
+    cri::Mount {
+        container_path: absolute(&mount.mount_path),
+        readonly: true,
+        image: Some(image.clone()),
+        image_sub_path: named_part(mount, env).unwrap_or_default(),
+        ..Default::default()
+    }
 }
 
 fn hosts_file(ctx: &Context, pod: &Pod, ips: &[String]) -> Result<PathBuf, KubeletError> {
@@ -146,4 +174,24 @@ fn termination_file(root: &Path, uid: &str, name: &str, attempt: u32) -> Result<
     fs::write(&path, "").map_err(KubeletError::io("create", &path))?;
     set_mode(&path, 0o666)?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_mounted_by_the_runtime_and_only_to_be_read() {
+        let mount = VolumeMount {
+            name: "v".into(),
+            mount_path: "opt/v".into(),
+            sub_path_expr: Some("$(DIR)/x".into()),
+            ..Default::default()
+        };
+        let image = cri::ImageSpec { image: "sha256:1".into(), ..Default::default() };
+        let got = image_mount(&mount, &image, &[("DIR".to_owned(), "a".to_owned())]);
+        assert_eq!((got.container_path.as_str(), got.host_path.as_str()), ("/opt/v", ""));
+        assert_eq!((got.readonly, got.image_sub_path.as_str()), (true, "a/x"));
+        assert_eq!(got.image, Some(image));
+    }
 }

@@ -1,5 +1,6 @@
 //! Starting a container: image, configuration, create, start, postStart.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use trine_contracts::cri;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::{Container, Pod};
 
-use super::images::{self, Image};
+use super::images::{self, Image, ImageFailure};
 use super::memory::{Failure, Memory, Waiting};
+use super::mounts::Volumes;
 use super::{Context, hooks, mounts, spec, stop};
 use crate::container::config::{self as container_config, ContainerInput};
 use crate::container::env::{self, EnvInput};
@@ -50,7 +52,14 @@ pub struct Start<'a> {
 struct NotStarted {
     reason: &'static str,
     message: String,
-    pull: bool,
+    /// The image that could not be pulled.
+    pull: Option<String>,
+}
+
+impl From<ImageFailure> for NotStarted {
+    fn from(failure: ImageFailure) -> Self {
+        Self { reason: failure.reason, message: failure.message, pull: failure.pull }
+    }
 }
 
 fn lock(memory: &Mutex<Memory>) -> std::sync::MutexGuard<'_, Memory> {
@@ -75,8 +84,10 @@ fn note(start: &Start<'_>, memory: &Mutex<Memory>, failure: NotStarted) {
     let mut memory = lock(memory);
     let now = Timestamp::now();
     let name = start.container.name.clone();
-    let image = start.container.image.clone().unwrap_or_default();
-    let delay = if failure.pull { memory.pulls.next(&image, now) } else { memory.starts.next(&name, now) };
+    let delay = match &failure.pull {
+        Some(image) => memory.pulls.next(image, now),
+        None => memory.starts.next(&name, now),
+    };
     let reason = failure.reason.to_owned();
     let waiting = Waiting { reason: reason.clone(), message: failure.message.clone() };
     memory.waiting.insert(name.clone(), waiting);
@@ -85,7 +96,7 @@ fn note(start: &Start<'_>, memory: &Mutex<Memory>, failure: NotStarted) {
         Failure {
             reason,
             message: failure.message,
-            image: failure.pull.then_some(image),
+            image: failure.pull,
             at: now,
             retry: now.checked_add(delay).unwrap_or(now),
             announced: false,
@@ -100,22 +111,28 @@ async fn attempt(
     cancel: &CancellationToken,
 ) -> Result<(), NotStarted> {
     let Start { pod, container, .. } = *start;
-    let image = tokio::select! {
-        image = images::ensure(ctx, pod, container, start.sandbox_config) => image,
+    let ensure = async {
+        let volumes = images::ensure_volumes(ctx, pod, container, start.sandbox_config).await?;
+        Ok((images::ensure(ctx, pod, container, start.sandbox_config).await?, volumes))
+    };
+    let images: Result<_, ImageFailure> = tokio::select! {
+        images = ensure => images,
         () = cancel.cancelled() => {
-            return Err(NotStarted { reason: "ContainerCreating", message: String::new(), pull: false });
+            return Err(NotStarted { reason: "ContainerCreating", message: String::new(), pull: None });
         }
     };
-    let image = image.map_err(|f| NotStarted { reason: f.reason, message: f.message, pull: f.pull })?;
+    let (image, image_volumes) = images?;
     let failed = |reason: &'static str, error: &KubeletError| {
         let cause = match error {
             KubeletError::Cri { source, .. } => source.0.message().to_owned(),
             other => other.chain(),
         };
         ctx.events.container(pod, &container.name, Level::Warning, "Failed", format!("Error: {cause}"));
-        NotStarted { reason, message: cause, pull: false }
+        NotStarted { reason, message: cause, pull: None }
     };
-    let config = configure(ctx, start, &image).await.map_err(|e| failed("CreateContainerConfigError", &e))?;
+    let config = configure(ctx, start, &image, &image_volumes)
+        .await
+        .map_err(|e| failed("CreateContainerConfigError", &e))?;
     let key = spec::key(pod);
     let span = tracing::info_span!(target: "trine::step", "CreateContainer", plane = "kubelet", pod = %key,
         pod_uid = spec::uid(pod), sandbox = start.sandbox, container = %container.name, error = Empty);
@@ -171,6 +188,7 @@ async fn configure(
     ctx: &Context,
     start: &Start<'_>,
     image: &Image,
+    image_volumes: &BTreeMap<String, cri::ImageSpec>,
 ) -> Result<cri::ContainerConfig, KubeletError> {
     let Start { pod, container, attempt, ips, .. } = *start;
     let mut sources = Sources::default();
@@ -187,7 +205,15 @@ async fn configure(
         .volumes
         .ready(pod)
         .map_err(|missing| KubeletError::NotYet(format!("volumes are not mounted: {}", missing.join(" "))))?;
-    let collected = mounts::collect(ctx, pod, container, attempt, &volumes, &env, ips)?;
+    let collected = mounts::collect(
+        ctx,
+        pod,
+        container,
+        attempt,
+        &Volumes { ready: &volumes, images: image_volumes },
+        &env,
+        ips,
+    )?;
     let name = container.image.clone().unwrap_or_default();
     let mut config = container_config::config(ContainerInput {
         pod,
@@ -196,6 +222,7 @@ async fn configure(
         image: &name,
         image_ref: &image.reference,
         image_user: image.user.clone(),
+        seccomp_root: &ctx.config.root.join("seccomp"),
         env,
         mounts: collected.mounts,
         devices: collected.devices,

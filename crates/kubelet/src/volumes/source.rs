@@ -73,7 +73,7 @@ fn nothing_else(volume: &Volume) -> bool {
     *volume == Volume { name: volume.name.clone(), ..Default::default() }
 }
 
-/// The volumes of a Pod that a container uses; others need not be mounted.
+/// The volumes of a Pod that a container uses; others need not be mounted. Images are the runtime's to mount.
 pub fn used(pod: &Pod) -> impl Iterator<Item = &Volume> {
     let used = |name: &str| {
         crate::pod::spec::all(pod).any(|c| {
@@ -81,7 +81,8 @@ pub fn used(pod: &Pod) -> impl Iterator<Item = &Volume> {
                 || c.volume_devices.iter().flatten().any(|d| d.name == name)
         })
     };
-    pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()).filter(move |v| used(&v.name))
+    let all = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    all.filter(move |v| v.image.is_none() && used(&v.name))
 }
 
 /// Whether a container uses the volume `name` as a raw device.

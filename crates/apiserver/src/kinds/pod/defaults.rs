@@ -36,7 +36,7 @@ fn account(spec: &mut Value) {
 
 /// Fills a container.
 pub fn container(container: &mut Value) {
-    let policy = if pulls_always(text(container, "image")) { "Always" } else { "IfNotPresent" };
+    let policy = pull_policy(text(container, "image"));
     default(container, "imagePullPolicy", policy);
     default(container, "terminationMessagePath", "/dev/termination-log");
     default(container, "terminationMessagePolicy", "File");
@@ -64,6 +64,10 @@ fn env_source(variable: &mut Value) {
     if variable["valueFrom"]["resourceFieldRef"].is_object() {
         default(&mut variable["valueFrom"]["resourceFieldRef"], "divisor", "0");
     }
+}
+
+fn pull_policy(image: &str) -> &'static str {
+    if pulls_always(image) { "Always" } else { "IfNotPresent" }
 }
 
 /// Whether an image is pulled each time: it has no digest, and no tag or the tag `latest`.
@@ -117,6 +121,10 @@ fn volume(volume: &mut Value) {
         if volume[source].is_object() {
             default(&mut volume[source], "defaultMode", FILE_MODE);
         }
+    }
+    if volume["image"].is_object() {
+        let policy = pull_policy(text(&volume["image"], "reference"));
+        default(&mut volume["image"], "pullPolicy", policy);
     }
     if volume["hostPath"].is_object() && volume["hostPath"]["type"].is_null() {
         set(&mut volume["hostPath"], "type", "");

@@ -90,6 +90,9 @@ fn images_without_a_fixed_tag_are_pulled_each_time() {
         let mut container = json!({"image": image});
         defaults::container(&mut container);
         assert_eq!(container["imagePullPolicy"], policy, "{image}");
+        let mut spec = json!({"volumes": [{"name": "v", "image": {"reference": image}}]});
+        defaults::spec(&mut spec);
+        assert_eq!(spec["volumes"][0]["image"]["pullPolicy"], policy, "{image} as a volume");
     }
 }
 

@@ -119,6 +119,7 @@ pub fn security(context: &Value, path: &str, causes: &mut Causes) {
                 "must be set when seccomp type is Localhost",
             ));
         }
+        volume::inner_path(seccomp, "localhostProfile", &path, false, causes);
     }
     if context["privileged"] == true && context["allowPrivilegeEscalation"] == false {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";

@@ -58,6 +58,7 @@ fn source(volume: &Value, path: &str, causes: &mut Causes) {
             causes.needed(source, "server", &path);
             causes.needed(source, "path", &path);
         }
+        "image" => causes.one_of(source, "pullPolicy", &path, &["Always", "IfNotPresent", "Never"]),
         "downwardAPI" => downward(source, &path, causes),
         "projected" => projected::all(source, &path, causes),
         "ephemeral" if !source["volumeClaimTemplate"].is_object() => {
