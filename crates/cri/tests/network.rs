@@ -5,9 +5,12 @@
 
 mod harness;
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
 
-use harness::{Node, container};
+use harness::{Node, container, script};
 use trine_contracts::cri::*;
 
 /// Set in the run inside.
@@ -129,5 +132,118 @@ async fn the_calls_of_a_networked_pods_life_are_measured() {
     });
     std::fs::write(node.config.cni_conf_dir.join("90-trine.conflist"), conflist.to_string()).unwrap();
     node.measure(own_network).await;
+    node.finish().await;
+}
+
+/// What comes back from `to` for a line, over TCP.
+fn ask(to: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(to).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    stream.write_all(b"hello\n").ok()?;
+    let mut answer = [0; 6];
+    stream.read_exact(&mut answer).ok()?;
+    String::from_utf8(answer.into()).ok()
+}
+
+/// The same over UDP, from a socket that sent there before.
+fn ask_by_datagram(socket: &UdpSocket, to: &str) -> Option<String> {
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut answer = [0; 16];
+    // A datagram that found nobody is an error of the next call.
+    (0..10).find_map(|_| {
+        let _ = socket.send_to(b"hello\n", to);
+        let (length, _) = socket.recv_from(&mut answer).ok()?;
+        String::from_utf8(answer[..length].into()).ok()
+    })
+}
+
+fn echo_datagrams(socket: UdpSocket) {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 16];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            let _ = socket.send_to(&bytes[..length], from);
+        }
+    });
+}
+
+fn greet(listener: TcpListener) {
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"other\n");
+        }
+    });
+}
+
+async fn soon(what: &str, done: impl Fn() -> bool) {
+    for _ in 0..50 {
+        if done() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_of_the_host_lead_to_the_pod_that_has_them_and_to_nobody_when_it_is_gone() {
+    let test = "ports_of_the_host_lead_to_the_pod_that_has_them_and_to_nobody_when_it_is_gone";
+    if !inside(test) {
+        return;
+    }
+    let Some(node) = Node::start(test).await else { return };
+    let host = |args: &[&str]| assert!(Command::new("ip").args(args).status().unwrap().success());
+    host(&["addr", "add", "192.0.2.1/32", "dev", "lo"]);
+    host(&["addr", "add", "192.0.2.2/32", "dev", "lo"]);
+    std::fs::create_dir_all(&node.config.cni_conf_dir).unwrap();
+    let conflist = trine_cni::default_network(&trine_cni::DefaultNetwork {
+        instance: &node.config.instance,
+        pod_cidrs: &["10.79.0.0/24".parse().unwrap()],
+        data_dir: &node.config.cni_state_dir,
+        mtu: None,
+    });
+    std::fs::write(node.config.cni_conf_dir.join("90-trine.conflist"), conflist.to_string()).unwrap();
+    let port = |protocol: Protocol, host_port, container_port, host_ip: &str| PortMapping {
+        protocol: protocol as i32,
+        host_port,
+        container_port,
+        host_ip: host_ip.to_owned(),
+    };
+    let with = |name: &str, port_mappings| PodSandboxConfig { port_mappings, ..own_network(node.pod(name)) };
+    // The first Pod makes the kernel track connections; then a client sends where nobody is yet.
+    let first = node.run_pod(&with("first", vec![port(Protocol::Tcp, 12000, 80, "")])).await;
+    let early = UdpSocket::bind("0.0.0.0:0").unwrap();
+    early.send_to(b"hello\n", "192.0.2.1:12053").unwrap();
+    let mappings = vec![
+        port(Protocol::Tcp, 12001, 80, "192.0.2.1"),
+        port(Protocol::Udp, 12053, 53, ""),
+        // The port that the first Pod has on all addresses, on one of them.
+        port(Protocol::Tcp, 12000, 81, "192.0.2.2"),
+    ];
+    let second = node.run_pod(&with("second", mappings)).await;
+    let one = node.run(&first, script("main", "exec nc -ll -p 80 -e cat")).await;
+    node.run(&second, script("main", "exec nc -ll -p 80 -e cat")).await;
+    let netns = node.config.state_dir.join("sandboxes").join(&second).join("netns");
+    let netns = trine_kernel::netns::Netns::open(&netns).unwrap();
+    echo_datagrams(netns.run(|| UdpSocket::bind("0.0.0.0:53")).unwrap().unwrap());
+    greet(netns.run(|| TcpListener::bind("0.0.0.0:81")).unwrap().unwrap());
+    let said =
+        |to: &'static str, expected: Option<&'static str>| soon(to, move || ask(to).as_deref() == expected);
+    said("127.0.0.1:12000", Some("hello\n")).await;
+    said("192.0.2.1:12000", Some("hello\n")).await;
+    said("192.0.2.1:12001", Some("hello\n")).await;
+    said("192.0.2.2:12000", Some("other\n")).await;
+    said("127.0.0.1:12001", None).await;
+    assert_eq!(ask_by_datagram(&early, "192.0.2.1:12053").as_deref(), Some("hello\n"), "the early client");
+    let ask_inside = |to: &str| format!("echo hello | nc -w 2 {to} || true");
+    assert_eq!(node.stdout(&one, &ask_inside("192.0.2.1 12001")).await, "hello", "from the other Pod");
+    assert_eq!(node.stdout(&one, &ask_inside("192.0.2.1 12000")).await, "hello", "from the Pod itself");
+    let stop = |pod: &str| StopPodSandboxRequest { pod_sandbox_id: pod.to_owned() };
+    node.client().stop_pod_sandbox(stop(&second)).await.unwrap();
+    said("192.0.2.1:12001", None).await;
+    said("192.0.2.1:12000", Some("hello\n")).await;
+    node.client().stop_pod_sandbox(stop(&first)).await.unwrap();
+    said("192.0.2.1:12000", None).await;
+    let tables = trine_kernel::nft::Nft::open().unwrap().tables(trine_kernel::nft::Family::Ip).unwrap();
+    assert!(tables.is_empty(), "{tables:?}");
     node.finish().await;
 }

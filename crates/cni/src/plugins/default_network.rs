@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trine_kernel::netlink::Cidr;
 
-use super::OWN;
+use super::{OWN, portmap};
 use crate::spec::Version;
 
 /// What the built-in network needs to know.
@@ -34,8 +34,11 @@ pub fn default_network(network: &DefaultNetwork<'_>) -> Value {
     if let Some(mtu) = network.mtu {
         plugin["mtu"] = json!(mtu);
     }
+    let ports = json!({
+        "type": portmap::NAME, "instance": network.instance, "capabilities": {"portMappings": true},
+    });
     json!({
         "cniVersion": Version::NEWEST.text(), "name": "trine", "loadOnlyInlinedPlugins": true,
-        "plugins": [plugin],
+        "plugins": [plugin, ports],
     })
 }

@@ -1,7 +1,7 @@
 //! The side of the plugins, one file each. All of them answer ADD, DEL, CHECK, GC, STATUS and VERSION.
 //!
 //! - [`plugin_main`] the executed form, `serve` the called one
-//! - `loopback`, `routed` (the built-in network), `bridge`, `host_local`
+//! - `loopback`, `routed` (the built-in network), `bridge`, `host_local`, `portmap` (ports of the host)
 //! - `delegate` how the first three ask for addresses
 //! - [`default_network`] the configuration of the built-in network
 
@@ -12,6 +12,7 @@ mod host_local;
 mod links;
 mod loopback;
 mod main;
+mod portmap;
 mod routed;
 mod serve;
 

@@ -5,7 +5,7 @@ use trine_kernel::netlink::NetlinkError;
 use trine_kernel::netns::NetnsError;
 use trine_kernel::sysctl::SysctlError;
 
-use super::{bridge::Bridge, host_local::HostLocal, loopback::Loopback, routed::Routed};
+use super::{bridge::Bridge, host_local::HostLocal, loopback::Loopback, portmap::Portmap, routed::Routed};
 use crate::spec::{ALL_VERSIONS, CniError, CniResult, Code, Command, Env, Request, Version};
 
 /// A plugin. The runtime calls ADD once, then CHECK at any time, then DEL as often as it likes; GC and STATUS are
@@ -41,7 +41,7 @@ pub trait Plugin: Sync {
 }
 
 /// All built-in plugins.
-pub(super) static ALL: [&dyn Plugin; 4] = [&Loopback, &Routed, &Bridge, &HostLocal];
+pub(super) static ALL: [&dyn Plugin; 5] = [&Loopback, &Routed, &Bridge, &HostLocal, &Portmap];
 
 /// The built-in plugin `kind`.
 pub fn find(kind: &str) -> Option<&'static dyn Plugin> {

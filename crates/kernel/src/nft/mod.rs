@@ -3,12 +3,14 @@
 //! - [`Batch`] a list of operations, applied whole or not at all by [`Nft::commit`]
 //! - [`Chain`], [`Set`], [`Element`], [`Rule`], [`Expr`] what the operations carry
 //! - [`Nft`] the socket, bound to the network namespace of the thread that opened it
+//! - [`Flow`] a connection that the kernel tracks: listed and forgotten by [`Nft`], too
 //! - [`NftError`] which operation was refused, and why
 //!
 //! There is no text form and no `nft` process: the kernel's own messages are encoded and decoded here.
 
 mod attr;
 mod batch;
+mod conntrack;
 mod error;
 mod expr;
 mod list;
@@ -18,6 +20,7 @@ mod socket;
 mod tests;
 
 pub use batch::Batch;
+pub use conntrack::{Flow, Side};
 pub use error::NftError;
 pub use expr::{
     CmpOp, CtDirection, CtKey, Expr, FibResult, MetaKey, NatKind, PayloadBase, Reg, RejectKind, Rule, Verdict,

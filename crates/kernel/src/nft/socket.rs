@@ -15,6 +15,7 @@ const NETLINK_NETFILTER: isize = 12;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 0x1;
+const NLM_F_ACK: u16 = 0x4;
 const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_DUMP: u16 = 0x300;
 /// Set on an answer that carries attributes of its own after the error number.
@@ -145,8 +146,20 @@ impl Nft {
         Ok(buffer)
     }
 
-    /// Asks for a listing and gives each answer's attributes to `each`; asks again if a change came between.
+    /// Asks nftables for a listing, as [`Self::dump_of`] does.
     pub(super) fn dump<T>(
+        &mut self,
+        kind: u16,
+        family: super::Family,
+        what: &str,
+        body: impl Fn(&mut Writer),
+        each: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>, NftError> {
+        self.dump_of((SUBSYSTEM << 8) | kind, family, what, body, each)
+    }
+
+    /// Asks for a listing and gives each answer's attributes to `each`; asks again if a change came between.
+    pub(super) fn dump_of<T>(
         &mut self,
         kind: u16,
         family: super::Family,
@@ -156,7 +169,6 @@ impl Nft {
     ) -> Result<Vec<T>, NftError> {
         for _ in 0..LIST_TRIES {
             let mut out = Writer::default();
-            let kind = (SUBSYSTEM << 8) | kind;
             let flags = NLM_F_REQUEST | NLM_F_DUMP;
             out.message(Head { kind, flags, sequence: 1, family: family as u8, resource: 0 }, &body);
             self.send(out.bytes())?;
@@ -165,6 +177,33 @@ impl Nft {
             }
         }
         Err(NftError::NoAnswer { operation: format!("list {what}: it changes without pause") })
+    }
+
+    /// Asks for one thing to be done outside of a transaction.
+    pub(super) fn order(
+        &mut self,
+        kind: u16,
+        family: super::Family,
+        operation: &str,
+        body: impl Fn(&mut Writer),
+    ) -> Result<(), NftError> {
+        let mut out = Writer::default();
+        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        out.message(Head { kind, flags, sequence: 1, family: family as u8, resource: 0 }, &body);
+        self.send(out.bytes())?;
+        let operation = operation.to_owned();
+        let datagram = self.receive(0).map_err(failed("recvmsg"))?;
+        let answer = attr::messages(&datagram).find(|m| m.kind == NLMSG_ERROR).and_then(|m| Answer::read(&m));
+        match answer {
+            None => Err(NftError::NoAnswer { operation }),
+            Some(answer) if answer.errno == 0 => Ok(()),
+            Some(answer) => Err(NftError::Refused {
+                operation,
+                reason: answer.reason,
+                others: 0,
+                source: io::Error::from_raw_os_error(answer.errno),
+            }),
+        }
     }
 
     /// The answers up to the end of a listing; nothing if it was interrupted.

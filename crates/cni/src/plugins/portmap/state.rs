@@ -1,0 +1,96 @@
+//! The table as it is in the kernel, changed by one at a time.
+
+use std::fs::File;
+use std::path::Path;
+
+use trine_kernel::nft::{Batch, Data, Family, Flow, Nft, NftError};
+
+use super::plan::{Mapping, Owner, Present};
+use super::rules::{DEVICES, OWNERS, TARGETS};
+use crate::spec::{CniError, Code};
+
+/// Where locks are.
+const LOCKS: &str = "/run/lock";
+
+/// The table of one family, locked for as long as this lives.
+pub struct Table {
+    nft: Nft,
+    name: String,
+    family: Family,
+    _lock: File,
+}
+
+fn bytes(data: Option<&Data>) -> Option<&[u8]> {
+    match data? {
+        Data::Value(bytes) => Some(bytes),
+        Data::Verdict(_) => None,
+    }
+}
+
+fn owner(bytes: &[u8]) -> Option<Owner> {
+    Some(Owner(bytes.get(..16)?.try_into().ok()?))
+}
+
+impl Table {
+    /// Waits for its turn at the table `name`.
+    ///
+    /// # Errors
+    /// [`Code::Io`], or what netlink says.
+    pub fn lock(name: &str, family: Family) -> Result<Self, CniError> {
+        let path = Path::new(LOCKS).join(name);
+        let lock = std::fs::create_dir_all(LOCKS)
+            .and_then(|()| File::options().create(true).append(true).open(&path))
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(|e| CniError::new(Code::Io, format!("cannot lock {}", path.display())).because(e))?;
+        Ok(Self { nft: Nft::open()?, name: name.to_owned(), family, _lock: lock })
+    }
+
+    /// What is in it; nothing if it is absent.
+    ///
+    /// # Errors
+    /// [`NftError`].
+    pub fn present(&mut self) -> Result<Present, NftError> {
+        if !self.nft.tables(self.family)?.contains(&self.name) {
+            return Ok(Present::default());
+        }
+        let mut elements = |set| self.nft.elements(self.family, &self.name, set);
+        let mappings = elements(TARGETS)?;
+        let owners = elements(OWNERS)?;
+        let devices = elements(DEVICES)?;
+        Ok(Present {
+            mappings: mappings
+                .iter()
+                .filter_map(|e| Mapping::read(&e.key, bytes(e.data.as_ref())?))
+                .collect(),
+            owners: owners
+                .into_iter()
+                .filter_map(|e| owner(bytes(e.data.as_ref())?).map(|owner| (e.key, owner)))
+                .collect(),
+            devices: devices
+                .iter()
+                .filter_map(|e| {
+                    Some((owner(&e.key)?, u32::from_ne_bytes(e.key.get(16..20)?.try_into().ok()?)))
+                })
+                .collect(),
+        })
+    }
+
+    /// Changes it.
+    ///
+    /// # Errors
+    /// [`NftError`]; nothing has changed then.
+    pub fn commit(&mut self, batch: Batch) -> Result<(), NftError> {
+        self.nft.commit(batch)
+    }
+
+    /// Has the connections forgotten that `which` names.
+    ///
+    /// # Errors
+    /// [`NftError`].
+    pub fn forget(&mut self, which: impl Fn(&Flow) -> bool) -> Result<(), NftError> {
+        for flow in self.nft.flows(self.family)?.iter().filter(|flow| which(flow)) {
+            self.nft.forget(flow)?;
+        }
+        Ok(())
+    }
+}
