@@ -11,7 +11,8 @@
 //! - `connect` what is asked before somebody connects to a Pod, Service or node
 //! - `proxy` passed on to Pods, Services and nodes
 //! - `scale` replicas of any kind
-//! - [`stream`] logs, commands and ports, passed on to the kubelet, `tunnel` through a WebSocket
+//! - [`stream`] logs, commands and ports, passed on to the kubelet; `tunnel` and `log_socket` through a
+//!   WebSocket
 
 pub mod accept;
 mod answer;
@@ -22,6 +23,7 @@ pub mod document;
 pub mod form;
 mod health;
 mod items;
+mod log_socket;
 pub(crate) mod proxy;
 pub mod reply;
 pub mod route;

@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::serve::ServeError;
-use super::tunnel;
+use super::{log_socket, tunnel};
 use crate::pki::Identity;
 use crate::registry::{Registry, text};
 use crate::request::Target;
@@ -105,6 +105,7 @@ impl Kubelets {
         };
         let (host, port) = kubelet_address(registry, &pod)?;
         let tunnelled = verb.is_none() && tunnel::is_wanted(request.headers());
+        let as_messages = verb == Some("containerLogs") && log_socket::is_wanted(request.headers());
         let upgrade = request.headers().contains_key(header::UPGRADE);
         let mut asked = Request::builder().method(request.method().clone()).uri(path);
         if let Some(headers) = asked.headers_mut() {
@@ -112,7 +113,7 @@ impl Kubelets {
                 .insert(header::HOST, "kubelet".parse().map_err(|_| ApiError::Internal("host".to_owned()))?);
             if tunnelled {
                 tunnel::ask(headers);
-            } else {
+            } else if !as_messages {
                 copy_headers(request.headers(), headers);
             }
         }
@@ -130,16 +131,16 @@ impl Kubelets {
             .map_err(|e| unreachable(&e))?;
         if upgrade && answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             if tunnelled {
-                let (mut parts, _) = request.into_parts();
-                let client = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-                let client = client.map_err(|e| ApiError::BadRequest(e.to_string()))?;
-                return Ok(tunnel::join(client, answer));
+                return Ok(tunnel::join(web_socket(request).await?, answer));
             }
             return Ok(join(hyper::upgrade::on(&mut request), answer));
         }
         let (parts, body) = answer.into_parts();
         if verb == Some("containerLogs") && !parts.status.is_success() {
             return Err(refusal(parts.status, body).await);
+        }
+        if as_messages {
+            return Ok(log_socket::send(web_socket(request).await?, Body::new(body)));
         }
         Ok(Response::from_parts(parts, Body::new(body)))
     }
@@ -153,6 +154,13 @@ impl Kubelets {
         };
         tokio::time::timeout(CONNECT_DEADLINE, connect).await.map_err(std::io::Error::other)?
     }
+}
+
+/// The client's wish for a WebSocket.
+async fn web_socket(request: Request<Body>) -> Result<WebSocketUpgrade, ApiError> {
+    let (mut parts, _) = request.into_parts();
+    let client = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+    client.map_err(|e| ApiError::BadRequest(e.to_string()))
 }
 
 /// What a kubelet says in plain words when it has no log, as clients expect to be told.

@@ -183,4 +183,18 @@ async fn logs_and_upgraded_connections_go_to_the_kubelet_and_back() {
     socket.send(tokio_tungstenite::tungstenite::Message::binary(&b"\0input"[..])).await.unwrap();
     let back = tokio::time::timeout(DEADLINE, socket.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(back.into_data(), &b"\0input"[..]);
+    for (protocol, expected) in [("binary.k8s.io", "hello\n"), ("base64.binary.k8s.io", "aGVsbG8K")] {
+        let stream = connect(&api, Some(&admin), "http/1.1").await.unwrap();
+        let mut request = tokio_tungstenite::tungstenite::client::IntoClientRequest::into_client_request(
+            format!("wss://localhost{PODS}/p/log"),
+        )
+        .unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", protocol.parse().unwrap());
+        let (mut socket, answer) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+        assert_eq!(answer.headers()["sec-websocket-protocol"], protocol);
+        let log = tokio::time::timeout(DEADLINE, socket.next()).await.unwrap().unwrap().unwrap();
+        assert_eq!((log.is_text(), log.into_text().unwrap().as_str()), (expected != "hello\n", expected));
+        let end = tokio::time::timeout(DEADLINE, socket.next()).await.unwrap().unwrap().unwrap();
+        assert!(end.is_close(), "{end:?}");
+    }
 }

@@ -14,7 +14,7 @@ use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::channel::{ERROR, FromClient, PROTOCOLS, STDERR, STDOUT, failure, message, status, understand};
+use super::channel::{ERROR, FromClient, PROTOCOLS, Protocol, STDERR, STDOUT, failure, message, status};
 use super::spdy::connection::{go_over, is_wanted};
 use super::tokens::Session;
 use super::{forward, standard};
@@ -69,18 +69,22 @@ async fn session(State(runtime): State<Runtime>, Path(token): Path<String>, requ
     let Some(session) = runtime.inner.tokens.take(&token) else {
         return (StatusCode::NOT_FOUND, "this token was used, is too old, or never was").into_response();
     };
-    upgrade.protocols(PROTOCOLS).on_upgrade(move |socket| async move {
-        let (mut to_client, from_client) = socket.split();
+    let upgrade = upgrade.protocols(PROTOCOLS);
+    let name = upgrade.selected_protocol().and_then(|name| name.to_str().ok()).unwrap_or_default();
+    let protocol = Protocol::of(name);
+    upgrade.on_upgrade(move |socket| async move {
+        let (to_client, from_client) = socket.split();
+        let mut to_client = ToClient { socket: to_client, protocol };
         let wanted = Wanted::of(&session);
         let stream = match open(&runtime, session).await {
             Ok(opened) => opened,
             Err(error) => {
-                say_last(&mut to_client, &failure(&chain(&error))).await;
+                to_client.say_last(&failure(&chain(&error))).await;
                 return;
             }
         };
         let (reader, writer) = stream.split();
-        let input = tokio::spawn(feed(from_client, writer, wanted.stdin));
+        let input = tokio::spawn(feed(from_client, protocol, writer, wanted.stdin));
         show(&mut to_client, reader, wanted, &input).await;
         input.abort();
     })
@@ -139,11 +143,16 @@ pub async fn open(runtime: &Runtime, session: Session) -> Result<Stream, CriErro
 }
 
 /// Brings what the client sends to the process. Its end is the client's.
-async fn feed(mut from_client: SplitStream<WebSocket>, mut writer: StreamWriter, stdin: bool) {
+async fn feed(
+    mut from_client: SplitStream<WebSocket>,
+    protocol: Protocol,
+    mut writer: StreamWriter,
+    stdin: bool,
+) {
     while let Ok(Some(Ok(received))) = tokio::time::timeout(IDLE, from_client.next()).await {
         let meaning = match received {
-            Message::Binary(bytes) => understand(&bytes),
-            Message::Text(text) => understand(text.as_bytes()),
+            Message::Binary(bytes) => protocol.understand(&bytes),
+            Message::Text(text) => protocol.understand(text.as_bytes()),
             Message::Close(_) => return,
             Message::Ping(_) | Message::Pong(_) => continue,
         };
@@ -167,7 +176,7 @@ async fn feed(mut from_client: SplitStream<WebSocket>, mut writer: StreamWriter,
 
 /// Brings what the process says to the client, to its last word.
 async fn show(
-    to_client: &mut SplitSink<WebSocket, Message>,
+    to_client: &mut ToClient,
     mut reader: StreamReader,
     wanted: Wanted,
     input: &tokio::task::JoinHandle<()>,
@@ -185,28 +194,44 @@ async fn show(
             Ok(Some(StreamEnd::Bytes(kind, bytes))) => {
                 let (channel, wanted) =
                     if kind == Kind::Stderr { (STDERR, wanted.stderr) } else { (STDOUT, wanted.stdout) };
-                let sent = wanted.then(|| Message::Binary(message(channel, &bytes).into()));
-                if let Some(sent) = sent
-                    && to_client.send(sent).await.is_err()
-                {
+                if wanted && to_client.say(channel, &bytes).await.is_err() {
                     return;
                 }
             }
-            Ok(Some(StreamEnd::Exit(exit))) => return say_last(to_client, &status(&exit)).await,
+            Ok(Some(StreamEnd::Exit(exit))) => return to_client.say_last(&status(&exit)).await,
             Ok(None) | Err(_) => {
-                return say_last(to_client, &failure("the container's keeper is gone")).await;
+                return to_client.say_last(&failure("the container's keeper is gone")).await;
             }
         }
     }
 }
 
-async fn say_last(to_client: &mut SplitSink<WebSocket, Message>, status: &serde_json::Value) {
-    let farewell = async {
-        let _ = to_client.send(Message::Binary(message(ERROR, status.to_string().as_bytes()).into())).await;
-        // Go's clients take a close without a code for a broken stream.
-        let normal = CloseFrame { code: close_code::NORMAL, reason: "".into() };
-        let _ = to_client.send(Message::Close(Some(normal))).await;
-        let _ = to_client.close().await;
-    };
-    let _ = tokio::time::timeout(FAREWELL, farewell).await;
+/// The client's end of a session.
+struct ToClient {
+    socket: SplitSink<WebSocket, Message>,
+    protocol: Protocol,
+}
+
+impl ToClient {
+    async fn say(&mut self, channel: u8, bytes: &[u8]) -> Result<(), axum::Error> {
+        self.socket
+            .send(match self.protocol.text(channel, bytes) {
+                Some(text) => Message::Text(text.into()),
+                None => Message::Binary(message(channel, bytes).into()),
+            })
+            .await
+    }
+
+    async fn say_last(&mut self, status: &serde_json::Value) {
+        let farewell = async {
+            if let Some(word) = self.protocol.last_word(status) {
+                let _ = self.say(ERROR, word.as_bytes()).await;
+            }
+            // Go's clients take a close without a code for a broken stream.
+            let normal = CloseFrame { code: close_code::NORMAL, reason: "".into() };
+            let _ = self.socket.send(Message::Close(Some(normal))).await;
+            let _ = self.socket.close().await;
+        };
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    }
 }
