@@ -1,21 +1,23 @@
-//! A namespace that is being deleted is emptied, then released by taking `kubernetes` from its finalizers.
+//! A namespace that is being deleted is emptied, its Pods before all else (KEP-5080), then released by taking `kubernetes` from its
+//! finalizers. Its conditions say what holds it up.
+
+mod act;
+mod plan;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use tokio::sync::Notify;
 use trine_typed::k8s_openapi::api::core::v1::Namespace;
-use trine_typed::kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
-use trine_typed::kube::core::discovery::Scope;
-use trine_typed::kube::discovery::{ApiResource, Discovery, verbs};
-use trine_typed::kube::{Api, ResourceExt};
+use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::mirror::Mirror;
 
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{Cx, log};
 
 const PERIOD: Duration = Duration::from_secs(300);
-/// Pause before a namespace that is not yet empty is looked at again.
-const NOT_YET_EMPTY: Duration = Duration::from_millis(250);
+/// How many namespaces are emptied beside each other.
+const BESIDE: usize = 4;
 
 /// Runs until the context ends.
 pub async fn run(cx: Cx) {
@@ -23,70 +25,30 @@ pub async fn run(cx: Cx) {
     let namespaces: Mirror<Namespace> = cx.mirror(&changed);
     namespaces.ready().await;
     loop {
-        let mut waiting = false;
-        for namespace in namespaces.all() {
-            if namespace.metadata.deletion_timestamp.is_none() {
-                continue;
-            }
-            match empty(&cx, &namespace).await {
-                Ok(done) => waiting |= !done,
-                Err(error) => {
-                    waiting = true;
-                    log("namespace", &error);
-                }
-            }
-        }
-        if !cx.turn(&changed, if waiting { NOT_YET_EMPTY } else { PERIOD }).await {
+        let leaving = namespaces.all().into_iter().filter(|n| n.metadata.deletion_timestamp.is_some());
+        let again = futures::stream::iter(leaving)
+            .map(|namespace| {
+                let cx = &cx;
+                async move { visit(cx, &namespace).await }
+            })
+            .buffer_unordered(BESIDE)
+            .filter_map(std::future::ready)
+            .fold(PERIOD, |soonest, pause| std::future::ready(soonest.min(pause)))
+            .await;
+        if !cx.turn(&changed, again).await {
             return;
         }
     }
 }
 
-/// Deletes what is left in `namespace`; true if nothing was and the namespace is released.
-async fn empty(cx: &Cx, namespace: &Namespace) -> Result<bool, ControllerError> {
-    let name = namespace.name_any();
-    let mut left = 0;
-    for resource in deletable(cx).await? {
-        let api: Api<DynamicObject> = Api::namespaced_with(cx.client.clone(), &name, &resource);
-        let object = || format!("{} in {name}", resource.plural);
-        let found = api.list_metadata(&ListParams::default().limit(1)).await;
-        let found = found.map_err(ControllerError::of("list", object()))?;
-        if !found.items.is_empty() {
-            left += 1;
-            api.delete_collection(&DeleteParams::background(), &ListParams::default())
-                .await
-                .map_err(ControllerError::of("delete all", object()))?;
-        }
+/// Empties a namespace as far as it goes; when it is to be looked at again, if it is.
+async fn visit(cx: &Cx, namespace: &Namespace) -> Option<Duration> {
+    match act::empty(cx, namespace).await {
+        Ok(true) => return None,
+        Ok(false) => {}
+        Err(error) => log("namespace", &error),
     }
-    if left > 0 {
-        return Ok(false);
-    }
-    let mut released = namespace.clone();
-    if let Some(spec) = &mut released.spec {
-        spec.finalizers = None;
-    }
-    let api: Api<Namespace> = Api::all(cx.client.clone());
-    let done = api.replace_subresource("finalize", &name, &PostParams::default(), &released).await;
-    done.map(|_| true).map_err(ControllerError::of("finalize namespace", name))
-}
-
-async fn deletable(cx: &Cx) -> Result<Vec<ApiResource>, ControllerError> {
-    let discovery = Discovery::new(cx.client.clone())
-        .run()
-        .await
-        .map_err(ControllerError::of("discover", "namespaced resources"))?;
-    let mut resources = Vec::new();
-    for group in discovery.groups() {
-        for (resource, capabilities) in group.recommended_resources() {
-            let events_twice = resource.kind == "Event" && resource.group == "events.k8s.io";
-            if capabilities.scope == Scope::Namespaced
-                && capabilities.supports_operation(verbs::DELETE_COLLECTION)
-                && capabilities.supports_operation(verbs::LIST)
-                && !events_twice
-            {
-                resources.push(resource);
-            }
-        }
-    }
-    Ok(resources)
+    let deleted = namespace.metadata.deletion_timestamp.as_ref()?.0;
+    let since = Timestamp::now().duration_since(deleted);
+    Some(plan::pause(since.try_into().unwrap_or_default()))
 }

@@ -8,6 +8,7 @@ mod cluster;
 mod daemon_sets;
 mod deployments;
 mod jobs;
+mod namespaces;
 mod node;
 mod promises;
 mod replica_sets;
