@@ -5,6 +5,7 @@ use serde_json::Value;
 use trine_objects::json::{self, Duplicates};
 use trine_objects::protobuf;
 
+use super::repeated_keys;
 use crate::status::ApiError;
 
 /// A document from JSON, YAML or protobuf, with its duplicate fields.
@@ -34,16 +35,25 @@ pub fn document(content_type: &str, body: &Bytes) -> Result<(Value, Duplicates),
     }
 }
 
-/// A configuration to apply: JSON, or the YAML that its content type promises.
+/// A configuration to apply: JSON, or the YAML that its content type promises; and what a strict reader of YAML, which upstream
+/// takes for both, says of keys that are there twice.
 ///
 /// # Errors
 /// [`ApiError::BadRequest`].
-pub fn applied(body: &Bytes) -> Result<(Value, Duplicates), ApiError> {
-    if let Ok(read) = json::parse_reporting_duplicates(body) {
-        return Ok(read);
+pub fn applied(body: &Bytes) -> Result<(Value, Option<String>), ApiError> {
+    if let Ok((value, duplicates)) = json::parse_reporting_duplicates(body)
+        && duplicates.is_empty()
+    {
+        return Ok((value, None));
     }
     let bad = |error: &dyn std::fmt::Display| ApiError::BadRequest(format!("error decoding YAML: {error}"));
-    yaml(std::str::from_utf8(body).map_err(|e| bad(&e))?).map_err(|e| bad(&e))
+    let text = std::str::from_utf8(body).map_err(|e| bad(&e))?;
+    let (value, duplicates) = yaml(text).map_err(|e| bad(&e))?;
+    let complaint = match duplicates.is_empty() {
+        true => None,
+        false => Some(repeated_keys::complaint(text).map_err(|e| bad(&e))?),
+    };
+    Ok((value, complaint))
 }
 
 /// YAML is one document; that keys are there twice is left to the reader of fields, as in JSON.

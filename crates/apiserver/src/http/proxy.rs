@@ -9,17 +9,22 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use trine_store::cache::Part;
 
+use super::links;
 use super::route::Server;
 use super::stream::join;
 use crate::registry::{Registry, scope, text};
 use crate::request::{Target, group_path};
 use crate::status::ApiError;
 use crate::verbs::update::parse;
+use crate::webhook::Verifier;
 
 /// How long connecting may take. Upstream: 30 s.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(30);
@@ -36,8 +41,29 @@ pub(crate) struct Place {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// A node's kubelet, spoken to under the API server's name.
-    kubelet: bool,
+    way: Way,
+}
+
+/// How somebody is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// HTTP.
+    Plain,
+    /// HTTPS, whoever answers: a Pod's certificate is signed by nobody that is known here. As upstream.
+    Tls,
+    /// A node's kubelet, under the API server's name.
+    Kubelet,
+}
+
+impl Way {
+    /// By the scheme that stands before a name.
+    fn of(scheme: &str) -> Result<Self, ApiError> {
+        match scheme {
+            "" | "http" => Ok(Self::Plain),
+            "https" => Ok(Self::Tls),
+            other => Err(ApiError::BadRequest(format!("invalid scheme {other:?}: http or https"))),
+        }
+    }
 }
 
 impl Place {
@@ -74,20 +100,23 @@ impl Server {
         if rest.is_empty() && matches!(*request.method(), Method::GET | Method::HEAD) {
             return moved(request.uri());
         }
-        let (_, name, port) = split(target.name.as_deref().unwrap_or_default());
-        let place = match &*target.resource.plural {
+        let (scheme, name, port) = split(target.name.as_deref().unwrap_or_default());
+        let mut place = match &*target.resource.plural {
             "pods" => pod(&self.registry, &target, name, port)?,
             "services" => service(&self.registry, &target, name, port)?,
             "nodes" => node(&self.registry, &target, name, port)?,
             _ => return Err(ApiError::NoResource),
         };
+        if place.way == Way::Plain {
+            place.way = Way::of(scheme)?;
+        }
         let unreachable = |e: &dyn std::fmt::Display| {
             ApiError::Unavailable(format!(
                 "error trying to reach service: {}:{}: {e}",
                 place.host, place.port
             ))
         };
-        if place.kubelet {
+        if place.way == Way::Kubelet {
             let stream = self.kubelets.connect(&place.host, place.port).await.map_err(|e| unreachable(&e))?;
             return pass(stream, request, &base, &rest, &place).await;
         }
@@ -96,6 +125,12 @@ impl Server {
             .await
             .map_err(|e| unreachable(&e))?
             .map_err(|e| unreachable(&e))?;
+        if place.way == Way::Tls {
+            let name = ServerName::try_from(place.host.clone()).map_err(|e| unreachable(&e))?;
+            let connector = TlsConnector::from(anybody().map_err(|e| unreachable(&e))?);
+            let stream = connector.connect(name, stream).await.map_err(|e| unreachable(&e))?;
+            return pass(stream, request, &base, &rest, &place).await;
+        }
         pass(stream, request, &base, &rest, &place).await
     }
 }
@@ -134,7 +169,7 @@ fn pod(registry: &Registry, target: &Target, name: &str, port: &str) -> Result<P
     let first = first.as_u64().and_then(|p| u16::try_from(p).ok());
     let port = if port.is_empty() { first.or(Some(80)) } else { number(port) };
     let port = port.ok_or_else(|| ApiError::BadRequest(format!("invalid pod request {name:?}")))?;
-    Ok(Place { host, port, kubelet: false })
+    Ok(Place { host, port, way: Way::Plain })
 }
 
 fn node(registry: &Registry, target: &Target, name: &str, port: &str) -> Result<Place, ApiError> {
@@ -147,7 +182,8 @@ fn node(registry: &Registry, target: &Target, name: &str, port: &str) -> Result<
     match (internal, wanted) {
         (Some(address), Some(port)) => {
             let host = text(&address["address"]).to_owned();
-            Ok(Place { host, port, kubelet: Some(port) == own })
+            let way = if Some(port) == own { Way::Kubelet } else { Way::Plain };
+            Ok(Place { host, port, way })
         }
         _ => Err(ApiError::Unavailable(format!("node {name} does not say where its kubelet listens"))),
     }
@@ -196,7 +232,7 @@ pub(crate) fn places(
     let service = parse(registry.get(&services, namespace, name)?.json())?;
     let spec = &service["spec"];
     if spec["type"] == "ExternalName" {
-        return Ok(vec![Place { host: text(&spec["externalName"]).to_owned(), port, kubelet: false }]);
+        return Ok(vec![Place { host: text(&spec["externalName"]).to_owned(), port, way: Way::Plain }]);
     }
     Ok(ready(spec, &slices(registry, namespace, name), &port.to_string()))
 }
@@ -213,7 +249,7 @@ fn ready(spec: &Value, slices: &[Value], port: &str) -> Vec<Place> {
         for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
             if endpoint["conditions"]["ready"] != false {
                 let host = text(&endpoint["addresses"][0]).to_owned();
-                places.push(Place { host, port, kubelet: false });
+                places.push(Place { host, port, way: Way::Plain });
             }
         }
     }
@@ -249,6 +285,7 @@ where
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().map(|q| format!("?{q}")).unwrap_or_default();
     let rest = if rest.is_empty() { "/" } else { rest };
+    let head = parts.method == Method::HEAD;
     let mut asked = Request::builder().method(parts.method).uri(format!("{rest}{query}"));
     if let Some(headers) = asked.headers_mut() {
         copy(&parts.headers, headers);
@@ -278,21 +315,36 @@ where
     {
         headers.insert(header::LOCATION, location);
     }
-    parts.headers = headers;
     parts.version = http::Version::HTTP_11;
+    if !head && links::is_page(&headers) {
+        let page = body.collect().await.map_err(|e| failed(&e))?.to_bytes();
+        let page = links::rewritten(&mut headers, &page, |link| relocated(link, base, place));
+        parts.headers = headers;
+        return Ok(Response::from_parts(parts, page.into()));
+    }
+    parts.headers = headers;
     // As a stream of unknown length, it is left in the form in which it came.
     Ok(Response::from_parts(parts, Body::from_stream(body.into_data_stream())))
 }
 
-/// Where the far end sends the client, as the client reaches it.
+/// Where the far end sends the client, as the client reaches it. What leads through the proxy already stays.
 fn relocated(location: &str, base: &str, place: &Place) -> String {
-    let own = [format!("http://{}:{}", place.host, place.port), format!("http://{}", place.host)];
+    let scheme = if place.way == Way::Plain { "http" } else { "https" };
+    let own = [format!("{scheme}://{}", place.authority()), format!("{scheme}://{}", place.host)];
     let path = own.iter().find_map(|o| location.strip_prefix(o.as_str())).unwrap_or(location);
-    if path.starts_with('/') && !path.starts_with("//") {
+    if path.starts_with('/') && !path.starts_with("//") && !path.starts_with(base) {
         format!("{base}{path}")
     } else {
         location.to_owned()
     }
+}
+
+/// Believes any server.
+fn anybody() -> Result<Arc<ClientConfig>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(Verifier::of_anybody(&provider));
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(Arc::new(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()))
 }
 
 /// Copies what is not between two neighbours only, nor the client's own.
@@ -314,6 +366,9 @@ mod tests {
         assert_eq!(split("web"), ("", "web", ""));
         assert_eq!(split("web:http"), ("", "web", "http"));
         assert_eq!(split("https:web:443"), ("https", "web", "443"));
+        assert_eq!(Way::of("").unwrap(), Way::Plain);
+        assert_eq!(Way::of("https").unwrap(), Way::Tls);
+        assert!(Way::of("ftp").is_err());
     }
 
     #[test]
@@ -322,7 +377,7 @@ mod tests {
         let slice = json!({"ports": [{"name": "b", "port": 8081}], "endpoints": [
             {"addresses": ["10.0.0.1"], "conditions": {"ready": false}}, {"addresses": ["10.0.0.2"]}]});
         let places = |port: &str| ready(&spec, std::slice::from_ref(&slice), port);
-        let wanted = Place { host: "10.0.0.2".to_owned(), port: 8081, kubelet: false };
+        let wanted = Place { host: "10.0.0.2".to_owned(), port: 8081, way: Way::Plain };
         assert_eq!(places("b"), [wanted]);
         assert_eq!(places("81"), places("b"));
         assert_eq!(places("a"), []);
@@ -331,11 +386,12 @@ mod tests {
 
     #[test]
     fn redirects_lead_back_through_the_proxy() {
-        let place = Place { host: "10.0.0.2".to_owned(), port: 80, kubelet: false };
+        let place = Place { host: "10.0.0.2".to_owned(), port: 80, way: Way::Plain };
         for (given, wanted) in [
             ("/x", "/base/x"),
             ("http://10.0.0.2:80/x", "/base/x"),
             ("http://example.com/x", "http://example.com/x"),
+            ("/base/x", "/base/x"),
             ("x", "x"),
         ] {
             assert_eq!(relocated(given, "/base", &place), wanted);

@@ -19,18 +19,18 @@ use crate::user;
 /// How often an apply is tried again after losing a race. Upstream: 5.
 const RETRIES: usize = 5;
 
-/// Applies a configuration; says whether the object is new.
+/// Applies a configuration, beside which is what a strict reader has against it; says whether the object is new.
 ///
 /// # Errors
 /// [`ApiError::ApplyConflict`] if others own what it changes, and it is not forced.
 pub async fn apply(
     registry: &Registry,
     target: &Target,
-    config: (Value, Duplicates),
+    config: (Value, Option<String>),
     options: &WriteOptions,
 ) -> Result<(bool, Written), ApiError> {
-    let (mut config, duplicates) = config;
-    let warnings = duplicates_are(duplicates, options.validation)?;
+    let (mut config, complaint) = config;
+    let warnings = judge(complaint, options.validation)?;
     fits(target, &mut config)?;
     let name = target.name.as_deref().unwrap_or_default();
     let unconditional = text(&config["metadata"]["resourceVersion"]).is_empty();
@@ -58,14 +58,14 @@ pub async fn apply(
     Err(ApiError::Internal("no end of retries".to_owned()))
 }
 
-fn duplicates_are(found: Duplicates, validation: FieldValidation) -> Result<Vec<String>, ApiError> {
-    let texts: Vec<String> = found.among(Vec::new()).iter().map(ToString::to_string).collect();
-    match validation {
-        FieldValidation::Strict if !texts.is_empty() => {
-            Err(ApiError::BadRequest(format!("error strict decoding YAML: {}", texts.join(", "))))
+/// The warnings about a configuration that a strict reader has something against.
+fn judge(complaint: Option<String>, validation: FieldValidation) -> Result<Vec<String>, ApiError> {
+    match (complaint, validation) {
+        (Some(text), FieldValidation::Strict) => {
+            Err(ApiError::BadRequest(format!("error strict decoding YAML: {text}")))
         }
-        FieldValidation::Warn => Ok(texts),
-        FieldValidation::Strict | FieldValidation::Ignore => Ok(Vec::new()),
+        (Some(text), FieldValidation::Warn) => Ok(vec![text]),
+        _ => Ok(Vec::new()),
     }
 }
 

@@ -16,6 +16,7 @@
 //! - `watching` watches and their beginnings
 //! - `forms` tables, metadata alone, discovery, both forms of Events
 //! - `protobuf` the binary form; what nobody can have
+//! - `proxying` requests that are passed on to Pods
 //! - `network` TLS, certificates, streams to a kubelet
 //! - `itself` health, metrics, the whole store
 //! - `kubectl` the client that everybody uses
@@ -46,6 +47,7 @@ mod objects;
 mod policies;
 mod protection;
 mod protobuf;
+mod proxying;
 mod publishing;
 mod restart;
 mod server;
