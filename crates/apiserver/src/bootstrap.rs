@@ -58,6 +58,7 @@ pub async fn bootstrap(registry: &Registry, advertised: SocketAddr) -> Result<()
             "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"clusterIP": address, "ports": [
             {"name": "https", "port": 443, "protocol": "TCP", "targetPort": advertised.port()}]}});
+    service_range(registry).await?;
     make(registry, "", "services", "default", service).await?;
     let slice = json!({"metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
         "addressType": if advertised.is_ipv4() { "IPv4" } else { "IPv6" },
@@ -68,6 +69,29 @@ pub async fn bootstrap(registry: &Registry, advertised: SocketAddr) -> Result<()
         "addresses": [{"ip": advertised.ip().to_string()}],
         "ports": [{"name": "https", "port": advertised.port(), "protocol": "TCP"}]}]});
     set(registry, "", "endpoints", endpoints, &["subsets"]).await
+}
+
+/// The range that Services' addresses are from, as an object. Source: KEP-1880.
+async fn service_range(registry: &Registry) -> Result<(), ApiError> {
+    let (group, plural, name) = ("networking.k8s.io", "servicecidrs", "kubernetes");
+    let range = registry.allocators().range();
+    make(registry, group, plural, "", json!({"metadata": {"name": name}, "spec": {"cidrs": [range]}}))
+        .await?;
+    let resource = registry.resource(group, "v1", plural)?;
+    let current = registry.get(&resource, "", name)?;
+    let mut changed = parse(current.json())?;
+    if changed["spec"]["cidrs"] == json!([range]) && changed["status"]["conditions"][0]["status"] == "True" {
+        return Ok(());
+    }
+    changed["spec"]["cidrs"] = json!([range]);
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    changed["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "",
+        "message": "Kubernetes Service CIDR is ready", "lastTransitionTime": now}]);
+    match registry.put(&resource, changed, Expect::At(current.revision)).await {
+        // Another server of the cluster starts, too, and was faster.
+        Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 async fn make(

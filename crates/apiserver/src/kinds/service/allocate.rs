@@ -40,6 +40,11 @@ impl Allocators {
         lock(&self.addresses).first()
     }
 
+    /// The range, a CIDR.
+    pub fn range(&self) -> String {
+        lock(&self.addresses).range().to_owned()
+    }
+
     /// Marks what stored Services hold. What is held twice or out of range is left to its holder.
     pub fn adopt<'s>(&self, services: impl IntoIterator<Item = &'s Value>) {
         for held in services.into_iter().flat_map(holdings) {

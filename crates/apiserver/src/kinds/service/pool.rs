@@ -83,6 +83,11 @@ impl Addresses {
         self.at(1)
     }
 
+    /// The range, a CIDR.
+    pub fn range(&self) -> &str {
+        &self.cidr
+    }
+
     /// `IPv4` or `IPv6`.
     pub fn family(&self) -> &'static str {
         if self.v4 { "IPv4" } else { "IPv6" }
