@@ -44,7 +44,7 @@ fn make(root: &Path, program: &Path, only: Option<&str>) -> anyhow::Result<Regis
     let _ = std::fs::remove_dir_all(place.roots());
     std::fs::create_dir_all(place.roots())?;
     let registry = Registry::start(root)?;
-    for recipe in table::RECIPES.iter().filter(|recipe| only.is_none_or(|name| name == recipe.name)) {
+    for recipe in table::recipes().filter(|recipe| only.is_none_or(|name| name == recipe.name)) {
         for archive in archive::made(&place, program, recipe)? {
             registry.hold(&archive)?;
         }

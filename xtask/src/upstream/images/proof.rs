@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Registry;
 use super::recipe::{Proof, Recipe};
-use super::table::RECIPES;
+use super::table::recipes;
 use crate::upstream::trine::Trine;
 
 /// How long an image may take to be pulled and started.
@@ -28,7 +28,7 @@ pub fn prove(program: &Path, registry: &Registry, only: Option<&str>, log: &Path
     let trine = Trine::start(program, "images", &["up", "--registry-config", &config], "kubeconfig", log)?;
     let cluster = Cluster { program, trine: &trine };
     let mut broken = Vec::new();
-    for recipe in RECIPES.iter().filter(|recipe| only.is_none_or(|name| name == recipe.name)) {
+    for recipe in recipes().filter(|recipe| only.is_none_or(|name| name == recipe.name)) {
         for reference in recipe.references {
             match cluster.prove(recipe, reference) {
                 Ok(()) => println!("ok: {reference}"),

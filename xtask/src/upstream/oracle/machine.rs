@@ -57,7 +57,14 @@ impl Machine {
             .env("CNI_COMMAND", step.command)
             .env("CNI_IFNAME", step.interface)
             .env("CNI_CONTAINERID", "pod1");
-        command.env("CNI_NETNS", Path::new("/run/netns").join(&self.pod)).env("CNI_ARGS", step.args);
+        command.env("CNI_NETNS", Path::new("/run/netns").join(&self.pod)).env("CNI_ARGS", "");
+        for (name, value) in step.env {
+            if value.is_empty() {
+                command.env_remove(name);
+            } else {
+                command.env(name, value);
+            }
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot run ip")?;
         child.stdin.take().context("it has a standard input")?.write_all(config.to_string().as_bytes())?;

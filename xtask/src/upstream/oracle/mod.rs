@@ -37,7 +37,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let program = trine::program(&root, options)?;
     let ours = tempdir("plugins")?;
     let mut cases = Vec::new();
-    for case in cases::ALL {
+    for case in cases::all() {
         let wanted = |text: &Option<String>| text.as_ref().map(|text| case.name.contains(text.as_str()));
         if wanted(&options.focus) == Some(false) || wanted(&options.skip) == Some(true) {
             continue;
@@ -46,7 +46,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         if !link.exists() {
             std::os::unix::fs::symlink(&program, &link)?;
         }
-        cases.extend(one(case, &ours)?);
+        for version in case.versions {
+            cases.extend(one(case, version, &ours)?);
+        }
     }
     std::fs::remove_dir_all(&ours)?;
     let version = version()?;
@@ -54,21 +56,25 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     finish(&run, &Report { cases, around: Vec::new() }, |_| true)
 }
 
-/// Runs one case on both sides; a spec for each step.
-fn one(case: &cases::Case, ours: &Path) -> anyhow::Result<Vec<Case>> {
+/// Runs one case in one version on both sides; a spec for each step.
+fn one(case: &cases::Case, version: &str, ours: &Path) -> anyhow::Result<Vec<Case>> {
+    let config = case.config.replace("VERSION", version);
     let mut sides = [Machine::new("o", ours)?, Machine::new("r", Path::new(REFERENCE))?];
     let mut all = Vec::new();
     for (number, step) in case.steps.iter().enumerate() {
         let mut answers = Vec::new();
         for side in &mut sides {
-            let answer = side.ask(case.plugin, step, case.config)?;
+            let answer = side.ask(case.plugin, step, &config)?;
             answers.push(compare::normal(&answer, &side.seen()?));
         }
         let outcome = match compare::difference(&answers[0], &answers[1]) {
             None => Outcome::Passed,
             Some(difference) => Outcome::Failed(difference),
         };
-        all.push(Case { name: format!("{}: {}. {}", case.name, number + 1, step.command), outcome });
+        all.push(Case {
+            name: format!("{} ({version}): {}. {}", case.name, number + 1, step.command),
+            outcome,
+        });
     }
     Ok(all)
 }
