@@ -64,8 +64,8 @@ impl Range {
         // The last address of an IPv4 subnet is its broadcast address.
         let end = base + ((1u128 << (bits - subnet.len)) - 1) - u128::from(subnet.addr.is_ipv4());
         let mut range = Self { subnet, gateway: subnet.addr, first: base + 1, last: end };
+        // It may be anywhere, as with the reference.
         range.gateway = config.gateway.unwrap_or_else(|| range.addr(base + 1));
-        inside("gateway", config.gateway)?;
         range.first = inside("rangeStart", config.range_start)?.map_or(range.first, number);
         range.last = inside("rangeEnd", config.range_end)?.map_or(range.last, number);
         if range.first > range.last {
@@ -193,7 +193,7 @@ mod tests {
             (config("10.1.0.1/24", "", "", ""), Err("host bits set")),
             (config("10.1.0.0/24", "10.2.0.1", "", ""), Err("rangeStart 10.2.0.1 not in network")),
             (config("10.1.0.0/24", "", "10.2.0.1", ""), Err("rangeEnd 10.2.0.1 not in network")),
-            (config("10.1.0.0/24", "", "", "10.2.0.1"), Err("gateway 10.2.0.1 not in network")),
+            (config("10.1.0.0/24", "", "", "10.2.0.1"), Ok("10.1.0.1-10.1.0.254")),
             (config("10.1.0.0/24", "10.1.0.9", "10.1.0.5", ""), Err("ends before it starts")),
         ];
         for (config, expected) in rows {

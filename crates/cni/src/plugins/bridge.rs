@@ -241,7 +241,8 @@ impl<'a> Port<'a> {
             ..Interface::default()
         };
         let interfaces = vec![of(&bridge), of(&port), own];
-        Ok(CniResult { interfaces, ..given })
+        let dns = self.request.dns().unwrap_or(given.dns);
+        Ok(CniResult { interfaces, ips: given.ips, routes: given.routes, dns })
     }
 
     fn check(&self) -> Result<(), CniError> {
@@ -295,9 +296,10 @@ impl Plugin for Bridge {
     }
 
     fn del(&self, request: &Request) -> Result<(), CniError> {
-        let port = Port::of(request)?;
-        let link = Route::open().and_then(|mut host| host.del_link(&port.host_name)).map_err(CniError::from);
-        let ipam = port.ipam.as_ref().map_or(Ok(()), Ipam::del);
+        // Without a look at the rest of the configuration: what was made under another one goes, too.
+        let name = links::host_name(PREFIX, &request.network, &request.attachment())?;
+        let link = Route::open().and_then(|mut host| host.del_link(&name)).map_err(CniError::from);
+        let ipam = Ipam::of(request, Prefer::Program).map_or(Ok(()), |ipam| ipam.del());
         CniError::all(link.err().into_iter().chain(ipam.err()).collect())
     }
 

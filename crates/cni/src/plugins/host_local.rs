@@ -71,7 +71,7 @@ impl Pool {
         let Config { ipam, runtime_config, args } = request.config()?;
         let invalid = |msg: String| CniError::new(Code::InvalidConfig, msg);
         let single = ipam.single.map(|range| vec![range]);
-        let all: Vec<_> = single.into_iter().chain(runtime_config.ip_ranges).chain(ipam.ranges).collect();
+        let all: Vec<_> = runtime_config.ip_ranges.into_iter().chain(single).chain(ipam.ranges).collect();
         if all.is_empty() {
             return Err(invalid("no IP ranges specified".to_owned()));
         }
@@ -197,8 +197,10 @@ impl Plugin for HostLocal {
     fn check(&self, request: &Request) -> Result<(), CniError> {
         let store = Pool::of(request)?.store(request)?;
         let ours = store.of(&request.attachment())?;
-        let result = request.need_prev_result()?;
-        let has = |addr: &IpAddr| result.ips.iter().any(|ip| ip.address.addr == *addr);
+        // Who asks for addresses alone may have no result to show.
+        let has = |addr: &IpAddr| {
+            request.prev_result.as_ref().is_none_or(|r| r.ips.iter().any(|ip| ip.address.addr == *addr))
+        };
         if ours.is_empty() || !ours.iter().all(has) {
             let msg = format!("the addresses of {} are not reserved for it", request.env.container_id);
             return Err(CniError::new(Code::Internal, msg));

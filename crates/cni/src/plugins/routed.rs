@@ -143,7 +143,8 @@ impl<'a> Pod<'a> {
             sandbox: Some(self.request.env.netns.clone()),
             ..Interface::default()
         };
-        CniResult { interfaces: vec![host, own], ips: given.ips, routes, dns: given.dns }
+        let dns = self.request.dns().unwrap_or(given.dns);
+        CniResult { interfaces: vec![host, own], ips: given.ips, routes, dns }
     }
 
     /// Takes the Pod off the network. Removing a veth takes tens of milliseconds in which no other link can be changed,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CniError, CniResult, Code, Version};
+use super::{CniError, CniResult, Code, Dns, Version};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -223,6 +223,13 @@ impl Request {
     pub fn config<T: for<'de> Deserialize<'de>>(&self) -> Result<T, CniError> {
         T::deserialize(&self.config)
             .map_err(|e| CniError::new(Code::InvalidConfig, "the configuration cannot be read").because(e))
+    }
+
+    /// The name servers that the configuration gives, if it gives any: they go before the IPAM's.
+    #[must_use]
+    pub fn dns(&self) -> Option<Dns> {
+        let dns = Dns::deserialize(self.config.get("dns")?).ok()?;
+        (dns != Dns::default()).then_some(dns)
     }
 
     /// The value of a pair of `CNI_ARGS`.

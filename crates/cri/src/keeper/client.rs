@@ -163,16 +163,23 @@ impl Stream {
         let gone = |source| KeeperError::Gone { folder: folder.to_owned(), source };
         stream.writer.write_all(&encode(0, request)?).await.map_err(gone)?;
         let after = deadline + PATIENCE;
-        let first = tokio::time::timeout(after, next(&mut stream.reader, &mut stream.input))
+        let reply = tokio::time::timeout(after, stream.reply())
             .await
             .map_err(|_| KeeperError::Timeout { folder: folder.to_owned(), after })?
             .map_err(gone)?;
-        let Some((Kind::Message, payload)) = first else {
-            return Err(gone(io::Error::from(io::ErrorKind::UnexpectedEof)));
-        };
-        match serde_json::from_slice::<Envelope<FromKeeper>>(&payload) {
-            Ok(Envelope { body: FromKeeper::Reply(reply), .. }) => checked(reply).map(|_| stream),
-            _ => Err(gone(io::Error::from(io::ErrorKind::InvalidData))),
+        checked(reply).map(|_| stream)
+    }
+
+    async fn reply(&mut self) -> io::Result<Reply> {
+        loop {
+            let Some((Kind::Message, payload)) = next(&mut self.reader, &mut self.input).await? else {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            };
+            match serde_json::from_slice::<Envelope<FromKeeper>>(&payload)?.body {
+                FromKeeper::Reply(reply) => return Ok(reply),
+                // Until it has heard what the connection is for, the keeper tells it what it tells the daemon.
+                FromKeeper::Event(_) => {}
+            }
         }
     }
 
@@ -287,5 +294,36 @@ async fn next(reader: &mut ReadHalf<UnixStream>, input: &mut Vec<u8>) -> io::Res
         if reader.read_buf(input).await? == 0 {
             return Ok(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::message::Event;
+    use tokio::net::UnixListener;
+
+    #[tokio::test]
+    async fn an_event_before_the_answer_is_not_the_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("keeper.sock")).unwrap();
+        let keeper = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let event = Event::Exited { container: "other".to_owned(), exit: Exit::default() };
+            let mut bytes = Vec::new();
+            for body in [FromKeeper::Event(event), FromKeeper::Reply(Reply::Done)] {
+                put(&mut bytes, Kind::Message, &serde_json::to_vec(&Envelope { number: 0, body }).unwrap());
+            }
+            put(&mut bytes, Kind::Stdout, b"hello");
+            stream.write_all(&bytes).await.unwrap();
+            stream
+        });
+        let request = Request::Attach { container: "c".to_owned(), stdin: false };
+        let opened = Stream::open(folder.path(), request, Duration::from_secs(5)).await.unwrap();
+        let (mut reader, _writer) = opened.split();
+        assert!(
+            matches!(reader.next().await.unwrap(), Some(StreamEnd::Bytes(Kind::Stdout, b)) if b == b"hello")
+        );
+        drop(keeper.await);
     }
 }
