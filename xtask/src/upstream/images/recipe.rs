@@ -49,6 +49,8 @@ pub enum Part {
     Base,
     /// Those of busybox's commands that are not there already, so it goes last.
     Busybox,
+    /// The same, by the build whose shell looks for each of them on the PATH, as upstream's does. It needs a C library.
+    SharedBusybox,
     /// Debian's packages with what they depend on.
     Packages(&'static [&'static str]),
     /// A program of `tests/upstream/images/go.mod`: package, place.

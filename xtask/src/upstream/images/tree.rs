@@ -78,7 +78,9 @@ fn part(place: &Place, part: &Part, root: &Path) -> anyhow::Result<()> {
     match part {
         Part::Of(other) => all_of(place, recipe(other).context("there is no such recipe")?, root),
         Part::Base => base(root),
-        Part::Busybox => busybox(place, root),
+        // It is linked statically: nothing of what it depends on is needed.
+        Part::Busybox => busybox(place, root, "busybox-static"),
+        Part::SharedBusybox => busybox(place, root, "busybox"),
         Part::Packages(packages) => debian::unpack(place, packages, root),
         Part::Go(package, to) => copy(&programs::go(place, package)?, root, to, 0o755),
         Part::Etcd(to) => copy(&programs::etcd(place)?, root, to, 0o755),
@@ -110,9 +112,8 @@ fn base(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn busybox(place: &Place, root: &Path) -> anyhow::Result<()> {
-    // It is linked statically: nothing of what it depends on is needed.
-    debian::unpack(place, &["busybox-static"], root)?;
+fn busybox(place: &Place, root: &Path, package: &str) -> anyhow::Result<()> {
+    debian::unpack(place, &[package], root)?;
     let program = root.join("usr/bin/busybox");
     let output = Command::new(&program).arg("--list").output().context("busybox")?;
     for name in String::from_utf8(output.stdout)?.lines() {

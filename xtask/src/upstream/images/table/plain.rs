@@ -1,6 +1,6 @@
 //! Images with a program or a shell, and nothing else.
 
-use crate::upstream::images::recipe::Part::{Base, Busybox, Go, Of, Packages};
+use crate::upstream::images::recipe::Part::{Base, Busybox, Go, Of, Packages, SharedBusybox, Text};
 use crate::upstream::images::recipe::{Proof, Recipe, idle, own};
 
 /// That it can be started, as far as that can be seen.
@@ -10,8 +10,12 @@ const PAUSES: Proof = own(&[(&["/pause", "-v"], "pause")]);
 const BUSYBOX: &[(&[&str], &str)] =
     &[(&["sh", "-c", "id -u && echo a | md5sum && hostname"], "60b725f10c9c85c70d97880dfe8191b3")];
 
-/// The same, and a command that Debian's busybox lacks.
-const IPCS: &[(&[&str], &str)] = &[BUSYBOX[0], (&["ipcs", "-m"], "Shared Memory")];
+/// The same, and commands that Debian's busybox lacks.
+const IPCS: &[(&[&str], &str)] =
+    &[BUSYBOX[0], (&["ipcs", "-m"], "Shared Memory"), (&["sh", "-c", "pgrep sleep | head -n 1"], "1")];
+
+/// Processes by the name of their program, a line each.
+const PGREP: &str = "#!/bin/sh\nfound=$(pidof \"$1\") && echo \"$found\" | tr ' ' '\\n'\n";
 
 /// The images.
 pub const RECIPES: &[Recipe] = &[
@@ -43,8 +47,8 @@ pub const RECIPES: &[Recipe] = &[
         name: "busybox-with-ipcs",
         references: &["registry.k8s.io/e2e-test-images/busybox:1.29-2"],
         alike: false,
-        // Debian's busybox has neither ipcs nor pgrep.
-        parts: &[Base, Packages(&["procps", "util-linux"]), Busybox],
+        // Debian's busybox has neither ipcs nor pgrep, and the package with pgrep has a top that wants a terminal.
+        parts: &[Base, Text("/usr/bin/pgrep", PGREP, 0o755), Packages(&["util-linux"]), SharedBusybox],
         config: config!(r#""Cmd": ["sh"]"#),
         proof: idle(IPCS),
     },

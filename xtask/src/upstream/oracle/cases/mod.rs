@@ -1,4 +1,4 @@
-//! What the plugins are asked. Differences that are meant are in `tests/upstream/known-failures/cni.txt`, with the reason.
+//! What the plugins are asked. Differences that are meant are in `apart.rs`.
 //!
 //! - `bridge`, `host_local`, `others` what works; `bad` what must not
 
