@@ -1,7 +1,7 @@
 //! Images of what is asked over the network.
 
 use crate::upstream::images::recipe::Part::{
-    Base, Busybox, Etcd, Folder, Go, Kubernetes, Link, Of, Packages, Registry, Text,
+    Base, Busybox, Etcd, Folder, Go, Kubernetes, Link, Of, Packages, Registry, SharedBusybox, Text,
 };
 use crate::upstream::images::recipe::{Proof, Recipe, idle, own};
 use crate::upstream::images::texts::{HTTPD, HTTPD_FOREGROUND, NGINX, NGINX_SITE};
@@ -108,7 +108,8 @@ pub const RECIPES: &[Recipe] = &[
             ]),
             Link("/usr/bin/nc", "nc.openbsd"),
             Link("/usr/local/bin/iperf", "/usr/bin/iperf"),
-            Busybox,
+            // Its shell must find the programs above, not commands of its own.
+            SharedBusybox,
         ],
         config: config!(
             r#""Entrypoint": ["/agnhost"], "Cmd": ["pause"], "ExposedPorts": {"80/tcp": {}, "5000/tcp": {}, "8080/tcp": {}, "8081/tcp": {}, "9376/tcp": {}}"#
