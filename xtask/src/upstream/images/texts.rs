@@ -51,3 +51,6 @@ pub const HTTPD_FOREGROUND: &str = "\
 rm -f /usr/local/apache2/logs/httpd.pid
 exec /usr/local/apache2/bin/httpd -f /usr/local/apache2/conf/httpd.conf -DFOREGROUND \"$@\"
 ";
+
+/// What the image stands for: a spec that mounts it looks for the name.
+pub const OS_RELEASE: &str = "PRETTY_NAME=\"Made of Debian's packages in the place of an image of Alpine Linux\"\nID=trine-test-image\n";

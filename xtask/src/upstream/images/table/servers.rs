@@ -4,7 +4,7 @@ use crate::upstream::images::recipe::Part::{
     Base, Busybox, Etcd, Folder, Go, Kubernetes, Link, Of, Packages, Registry, SharedBusybox, Text,
 };
 use crate::upstream::images::recipe::{Proof, Recipe, idle, own};
-use crate::upstream::images::texts::{HTTPD, HTTPD_FOREGROUND, NGINX, NGINX_SITE};
+use crate::upstream::images::texts::{HTTPD, HTTPD_FOREGROUND, NGINX, NGINX_SITE, OS_RELEASE};
 
 /// The images.
 pub const RECIPES: &[Recipe] = &[
@@ -149,9 +149,13 @@ pub const RECIPES: &[Recipe] = &[
             Of("agnhost"),
             Kubernetes("test/images/kitten/html/kitten.jpg", "/kitten.jpg"),
             Kubernetes("test/images/kitten/html/data.json", "/data.json"),
+            Text("/etc/os-release", OS_RELEASE, 0o644),
         ],
         config: config!(r#""Entrypoint": ["/agnhost"], "Cmd": ["test-webserver"]"#),
-        proof: own(&[(&["curl", "-s", "http://127.0.0.1/data.json"], "kitten.jpg")]),
+        proof: own(&[
+            (&["curl", "-s", "http://127.0.0.1/data.json"], "kitten.jpg"),
+            (&["cat", "/etc/os-release"], "Alpine Linux"),
+        ]),
     },
     Recipe {
         name: "nautilus",
