@@ -10,6 +10,7 @@
 //! - [`admission`] whether the node takes a Pod
 //! - [`pod`] one worker per Pod: a pure plan and its executor
 //! - [`container`] from a Pod's spec to the runtime's configuration
+//! - [`resize`] changing what its containers have
 //! - [`status`] from what runs to the Pod's status
 //! - [`probes`] startup, liveness, readiness
 //! - [`volumes`] desired and actual mounts, a pure plan, its operations
@@ -27,6 +28,7 @@ pub mod node;
 pub mod plugins;
 pub mod pod;
 pub mod probes;
+pub mod resize;
 mod run;
 pub mod runtime;
 pub mod status;

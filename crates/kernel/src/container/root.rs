@@ -102,6 +102,9 @@ fn place_mount(root: &OwnedFd, mount: &Mount, groups: &[Groups]) -> Result<(), S
     place(&copy, &target).map_err(SetupError::at(step("place")))
 }
 
+/// Name of the folder at which the unified hierarchy is mounted beside those of version 1.
+const UNIFIED: &str = "unified";
+
 /// The container's own groups, each controller's in a folder of its name; on a unified hierarchy the one group.
 fn place_cgroups(root: &OwnedFd, mount: &Mount, groups: &[Groups]) -> Result<(), SetupError> {
     let readonly = mount.options.iter().any(|o| o == "ro");
@@ -127,7 +130,8 @@ fn place_cgroups(root: &OwnedFd, mount: &Mount, groups: &[Groups]) -> Result<(),
         options: ["nosuid", "nodev", "noexec", "mode=755"].map(str::to_owned).into(),
     };
     place_mount(root, &tmpfs, groups)?;
-    for group in groups {
+    // Beside version 1 the unified hierarchy has no controllers; who finds it takes the machine for one of version 2.
+    for group in groups.iter().filter(|group| group.name != UNIFIED) {
         place_mount(root, &bind(&group.folder, mount.destination.join(&group.name)), groups)?;
     }
     Ok(())

@@ -7,4 +7,4 @@
 pub mod plan;
 pub mod sysctls;
 
-pub use plan::{Refusal, admit, was_taken};
+pub use plan::{Refusal, admit, short, was_taken};

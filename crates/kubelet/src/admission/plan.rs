@@ -84,7 +84,8 @@ pub fn admit(pod: &Pod, others: &[Arc<Pod>], node: &Node) -> Option<Refusal> {
 }
 
 /// The resource that there is not enough of. Cpu is counted in thousandths, all else in whole units.
-fn short(pod: &Pod, others: &[Arc<Pod>], node: &Node) -> Option<Refusal> {
+#[must_use]
+pub fn short(pod: &Pod, others: &[Arc<Pod>], node: &Node) -> Option<Refusal> {
     let total = allocatable(node);
     let mut used = Amounts::new();
     for (name, amount) in others.iter().flat_map(|other| requests(other)) {

@@ -12,8 +12,9 @@ use super::memory::{Memory, ProbeKind, Waiting};
 use super::plan::{Action, SANDBOX};
 use super::start::{self, Start};
 use super::{Context, spec, stop};
-use crate::container::sandbox;
+use crate::container::{resources, sandbox};
 use crate::error::KubeletError;
+use crate::resize::Numbers;
 use crate::runtime::Observed;
 use crate::step::traced;
 
@@ -82,6 +83,7 @@ impl Batch {
                 self.start(container, *attempt, sandbox, *restart).await;
                 Ok(())
             }
+            Action::Resize { id, container } => self.resize(id, container).await,
             Action::Kill { id, why, probe, .. } => self.kill(id, why, *probe).await,
             Action::KillPod { grace } => stop::all(ctx, pod, &self.observed, *grace).await,
         }
@@ -139,6 +141,31 @@ impl Batch {
             address: &ctx.address(pod, &self.observed),
         };
         start::start(ctx, &request, &self.memory, &self.cancel).await;
+    }
+
+    async fn resize(&self, id: &str, name: &str) -> Result<(), KubeletError> {
+        let (ctx, pod) = (&*self.ctx, &*self.pod);
+        let Some(container) = spec::find(pod, name) else { return Ok(()) };
+        let mut wanted = resources::linux(pod, &container, ctx.memory, ctx.cgroup_2);
+        let numbers = Numbers::from(&wanted);
+        // Zero is not said; without a limit there is to be none.
+        for limit in [&mut wanted.cpu_quota, &mut wanted.memory_limit_in_bytes] {
+            *limit = if *limit == 0 { -1 } else { *limit };
+        }
+        // What comes with the start stays as it is.
+        wanted.unified.clear();
+        match ctx.runtime.update_resources(id, wanted).await {
+            Ok(()) => {
+                let mut memory = self.memory();
+                memory.resized.insert(id.to_owned(), numbers);
+                memory.resize_errors.remove(id);
+                Ok(())
+            }
+            Err(error) => {
+                self.memory().resize_errors.insert(id.to_owned(), error.chain());
+                Err(error)
+            }
+        }
     }
 
     async fn kill(&self, id: &str, why: &str, probe: Option<ProbeKind>) -> Result<(), KubeletError> {

@@ -1,6 +1,7 @@
 //! Which worker there is for which Pod. Pods come from the API alone; what the runtime has beyond them is an
 //! orphan, and is ended once the API's list is known.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use super::worker::{Order, Worker};
 use super::{Context, spec};
 use crate::admission::{self, Refusal};
 use crate::error::KubeletError;
+use crate::resize::{self, Given, given};
 use crate::runtime::events::Change;
 use crate::runtime::{Runtime, labels};
 use crate::volumes::{cleanup, paths};
@@ -26,6 +28,8 @@ struct Handle {
     done: Arc<AtomicBool>,
     /// Whether the node did not take the Pod.
     refused: bool,
+    /// What the node has given to its containers.
+    given: Arc<Given>,
 }
 
 /// Keeps one worker per Pod.
@@ -78,21 +82,12 @@ impl Manager {
                 continue;
             }
             seen.insert(uid.clone());
-            let order = Order { pod, gone: false };
             match self.workers.get(&uid) {
                 // A worker that panicked is replaced: it took nothing with it that cannot be looked up.
-                Some(handle) if !handle.task.is_finished() => {
-                    handle.orders.send_if_modified(|old| {
-                        let newer = !Arc::ptr_eq(&old.pod, &order.pod);
-                        if newer {
-                            *old = order;
-                        }
-                        newer
-                    });
-                }
+                Some(handle) if !handle.task.is_finished() => self.tell(&uid, pod).await,
                 // A worker that is done deleted the Pod; the watch has not heard of it yet.
                 Some(handle) if handle.done.load(Ordering::Relaxed) => {}
-                _ => new.push(order.pod),
+                _ => new.push(pod),
             }
         }
         self.begin(new).await;
@@ -116,11 +111,46 @@ impl Manager {
         }
     }
 
+    /// Tells a worker of a newer object of its Pod. A change of what it asks for is given first, if that is possible.
+    async fn tell(&mut self, uid: &str, pod: Arc<Pod>) {
+        let Some(handle) = self.workers.get(uid) else { return };
+        let (wanted, mut given) = (given::wanted(&pod), handle.given.clone());
+        let mut pending = None;
+        if !given::same(&wanted, &given) && !handle.refused && !spec::ended(&pod) {
+            let node = self.ctx.node.node(false).await;
+            pending = node.ok().and_then(|node| resize::plan::judge(&pod, &self.others(uid), &node));
+            if pending.is_none() {
+                given = Arc::new(wanted);
+            }
+        }
+        let Some(handle) = self.workers.get_mut(uid) else { return };
+        handle.given = given.clone();
+        handle.orders.send_if_modified(|old| {
+            let same =
+                Arc::ptr_eq(&old.pod, &pod) && Arc::ptr_eq(&old.given, &given) && old.pending == pending;
+            if !same {
+                *old = Order { pod, gone: false, given, pending };
+            }
+            !same
+        });
+    }
+
+    /// The Pods that the node has beside `uid`, with what it has given to them.
+    fn others(&self, uid: &str) -> Vec<Arc<Pod>> {
+        let one = |pod: Arc<Pod>| {
+            let handle = self.workers.get(spec::uid(&pod)).filter(|handle| !handle.refused)?;
+            Some(match given::apply(&pod, &handle.given) {
+                Cow::Borrowed(_) => pod.clone(),
+                Cow::Owned(changed) => Arc::new(changed),
+            })
+        };
+        let others = self.pods.all().into_iter().filter(|p| spec::uid(p) != uid && !spec::ended(p));
+        others.filter_map(one).collect()
+    }
+
     /// Why the node does not take `pod` beside those that it has. Without a Node to ask, it does.
     async fn refusal(&self, pod: &Pod) -> Option<Refusal> {
-        let has = |uid: &str| self.workers.get(uid).is_some_and(|handle| !handle.refused);
-        let others: Vec<Arc<Pod>> =
-            self.pods.all().into_iter().filter(|p| has(spec::uid(p)) && !spec::ended(p)).collect();
+        let others = self.others(spec::uid(pod));
         let node = self.ctx.node.node(false).await.ok()?;
         let refusal = admission::admit(pod, &others, &node)?;
         if !refusal.is_of_the_node() {
@@ -134,7 +164,10 @@ impl Manager {
 
     fn start(&mut self, pod: Arc<Pod>, refusal: Option<Refusal>) {
         let (uid, refused) = (spec::uid(&pod).to_owned(), refusal.is_some());
-        let (orders, receiver) = watch::channel(Order { pod, gone: false });
+        let given =
+            Arc::new(if admission::was_taken(&pod) { given::found(&pod) } else { given::wanted(&pod) });
+        let order = Order { pod, gone: false, given: given.clone(), pending: None };
+        let (orders, receiver) = watch::channel(order);
         let worker = Worker::new(self.ctx.clone(), receiver, refusal);
         let (stop, done) = (self.stop.clone(), Arc::new(AtomicBool::new(false)));
         let finished = done.clone();
@@ -143,7 +176,7 @@ impl Manager {
             finished.store(ended, Ordering::Relaxed);
             ended
         });
-        self.workers.insert(uid, Handle { orders, task, done, refused });
+        self.workers.insert(uid, Handle { orders, task, done, refused, given });
     }
 
     /// Ends what no Pod of the API owns: in the runtime, and on disk.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::backoff::Backoffs;
 use crate::config::{BACKOFF, SANDBOX_BACKOFF};
+use crate::resize::Numbers;
 
 /// Why a container could not be started, and until when nobody tries again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +96,10 @@ pub struct Memory {
     pub network_announced: bool,
     /// Last words, by container id.
     pub messages: BTreeMap<String, String>,
+    /// What was set of a container's group after its start, by container id.
+    pub resized: BTreeMap<String, Numbers>,
+    /// Why a container's group could not be changed, by container id.
+    pub resize_errors: BTreeMap<String, String>,
 }
 
 impl Default for Memory {
@@ -111,6 +116,8 @@ impl Default for Memory {
             post_start: std::collections::BTreeSet::new(),
             network_announced: false,
             messages: BTreeMap::new(),
+            resized: BTreeMap::new(),
+            resize_errors: BTreeMap::new(),
         }
     }
 }

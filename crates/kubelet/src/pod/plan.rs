@@ -1,6 +1,7 @@
 //! What to do next for a Pod. Pure: what is wanted, what runs, what is remembered and the time go in, actions
 //! come out. The executor performs them, looks again, and asks again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,6 +9,8 @@ use trine_typed::k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::memory::{Memory, ProbeKind, Verdicts};
 use super::spec::{self, Restart};
+use crate::resize::Numbers;
+use crate::resize::plan::{Due, due};
 use crate::runtime::labels;
 use crate::runtime::{ContainerView, Observed, RunState, SandboxView};
 
@@ -27,6 +30,8 @@ pub struct Situation<'a> {
     pub memory: &'a Memory,
     /// What the probes say.
     pub verdicts: &'a Verdicts,
+    /// What each container's group is to have.
+    pub numbers: &'a BTreeMap<String, Numbers>,
     /// Whether all volumes are there.
     pub volumes_ready: bool,
     /// Whether the node's network is ready.
@@ -92,6 +97,13 @@ pub enum Action {
         why: String,
         /// Which probe asks for it; its own grace counts.
         probe: Option<ProbeKind>,
+    },
+    /// Change what a running container's group has.
+    Resize {
+        /// Its id.
+        id: String,
+        /// Its name.
+        container: String,
     },
     /// Remove a container that is no longer of interest.
     RemoveContainer {
@@ -267,6 +279,8 @@ fn one(s: &Situation<'_>, sandbox: &SandboxView, container: &Container, plan: &m
                 let then = if again { ", will be restarted" } else { "" };
                 let text = format!("failed {} probe{then}", probe.word().to_lowercase());
                 kill(view, text, Some(probe), plan);
+            } else {
+                resize(s, container, view, plan);
             }
             let up = !s.memory.post_start.contains(&view.id)
                 && s.verdicts.get(&view.id).and_then(|v| v.started) != Some(false);
@@ -287,6 +301,16 @@ fn one(s: &Situation<'_>, sandbox: &SandboxView, container: &Container, plan: &m
             }
             false
         }
+    }
+}
+
+/// Gives a running container what it is to have now.
+fn resize(s: &Situation<'_>, container: &Container, view: &ContainerView, plan: &mut Plan) {
+    let (name, id) = (container.name.clone(), view.id.clone());
+    match due(container, view, s.numbers.get(&name), s.memory.resized.get(&id)) {
+        Due::Nothing => {}
+        Due::Change => plan.actions.push(Action::Resize { id, container: name }),
+        Due::Restart => kill(view, "resize requires restart".to_owned(), None, plan),
     }
 }
 

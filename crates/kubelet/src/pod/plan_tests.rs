@@ -55,6 +55,7 @@ struct Case {
     observed: Observed,
     memory: Memory,
     verdicts: Verdicts,
+    numbers: BTreeMap<String, Numbers>,
     volumes: bool,
     network: bool,
     stopping: Option<i64>,
@@ -69,6 +70,7 @@ impl Case {
             observed,
             memory: Memory::default(),
             verdicts: Verdicts::new(),
+            numbers: BTreeMap::new(),
             volumes: true,
             network: true,
             stopping: None,
@@ -81,6 +83,7 @@ impl Case {
             observed: &self.observed,
             memory: &self.memory,
             verdicts: &self.verdicts,
+            numbers: &self.numbers,
             volumes_ready: self.volumes,
             network_ready: self.network,
             stopping: self.stopping,
@@ -107,6 +110,7 @@ fn short(action: &Action) -> String {
         Action::AnnounceCrash { id, .. } => format!("crash {id}"),
         Action::AnnouncePullBackOff { container } => format!("pull back-off {container}"),
         Action::Kill { id, .. } => format!("kill {id}"),
+        Action::Resize { id, .. } => format!("resize {id}"),
         Action::RemoveContainer { id } => format!("rm {id}"),
         Action::KillPod { grace } => format!("kill all {grace}"),
     }
@@ -334,4 +338,27 @@ fn an_ephemeral_container_is_started_once_and_beside_what_fails() {
         "ready": false, "restartCount": 0}]});
     pod.status = serde_json::from_value(status).unwrap();
     assert!(!started(&Case::new(pod, vec![ready(0)], vec![running])), "its record is gone, but it has run");
+}
+
+#[test]
+fn a_running_container_gets_what_it_was_given_now() {
+    let numbers = |memory| Numbers { cpu_shares: 2, cpu_quota: 0, memory };
+    let with = |policy: Value| {
+        let main = json!([{"name": "c", "image": "i", "resizePolicy": policy}]);
+        let has = ContainerView { numbers: Some(numbers(10)), ..view("c", 0, RunState::Running, 0) };
+        let mut case = Case::new(pod("Always", json!([]), main), vec![ready(0)], vec![has]);
+        case.numbers.insert("c".into(), numbers(20));
+        case
+    };
+    assert_eq!(with(json!([])).short(), ["resize c0"]);
+    let restart = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+    assert_eq!(with(restart).short(), ["kill c0"]);
+    let mut settled = with(json!([]));
+    settled.memory.resized.insert("c0".into(), numbers(20));
+    assert!(settled.short().is_empty());
+    let mut unhealthy = with(json!([]));
+    unhealthy
+        .verdicts
+        .insert("c0".into(), Verdict { failed: Some(ProbeKind::Liveness), ..Default::default() });
+    assert_eq!(unhealthy.short(), ["kill c0"], "what is started again gets them by that");
 }

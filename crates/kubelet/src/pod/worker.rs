@@ -1,5 +1,7 @@
 //! The loop of one Pod: look, plan, act, report; until the Pod is gone.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use crate::admission::Refusal;
 use crate::config::RESYNC;
 use crate::container::sandbox;
 use crate::error::{KubeletError, api};
+use crate::resize::{self, Given, Numbers, Pending, given};
 use crate::runtime::{Observed, RunState};
 use crate::status::{self, StatusInput};
 use crate::volumes::cleanup;
@@ -37,6 +40,10 @@ pub struct Order {
     pub pod: Arc<Pod>,
     /// Whether it is gone from the API.
     pub gone: bool,
+    /// What the node has given to its containers.
+    pub given: Arc<Given>,
+    /// Why it is not given what it asks for now.
+    pub pending: Option<Pending>,
 }
 
 /// Why a Pod failed as a whole.
@@ -59,8 +66,13 @@ pub struct Worker {
     uid: String,
     orders: watch::Receiver<Order>,
     bell: Arc<Notify>,
+    /// The Pod with what the node has given to its containers.
     pod: Arc<Pod>,
+    /// The Pod as the API server has it.
+    raw: Arc<Pod>,
     gone: bool,
+    given: Arc<Given>,
+    pending: Option<Pending>,
     memory: Arc<Mutex<Memory>>,
     observed: Arc<Observed>,
     running: Option<Running>,
@@ -80,6 +92,14 @@ fn version(pod: &Pod) -> u64 {
     pod.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default()
 }
 
+/// The Pod with what it was given.
+fn with(pod: &Arc<Pod>, given: &Given) -> Arc<Pod> {
+    match given::apply(pod, given) {
+        Cow::Borrowed(_) => pod.clone(),
+        Cow::Owned(changed) => Arc::new(changed),
+    }
+}
+
 impl Worker {
     /// A worker for the Pod of `orders`, which the node does not take if there is a `refusal`.
     #[must_use]
@@ -91,8 +111,11 @@ impl Worker {
             ctx,
             uid,
             orders,
-            pod: order.pod,
+            pod: with(&order.pod, &order.given),
+            raw: order.pod,
             gone: order.gone,
+            given: order.given,
+            pending: order.pending,
             memory: Arc::default(),
             observed: Arc::default(),
             running: None,
@@ -207,16 +230,26 @@ impl Worker {
     fn take_order(&mut self) {
         let order = self.orders.borrow_and_update().clone();
         self.gone |= order.gone;
+        self.pending = order.pending;
+        let regiven = !Arc::ptr_eq(&self.given, &order.given);
+        self.given = order.given;
         // The answer to our own patch may be newer than the watch.
-        if version(&order.pod) >= version(&self.pod) {
-            self.pod = order.pod;
+        let newer = version(&order.pod) > version(&self.raw);
+        if newer {
+            self.raw = order.pod;
+        }
+        if newer || regiven {
+            self.pod = with(&self.raw, &self.given);
         }
     }
 
     async fn observe(&mut self) -> Result<(), KubeletError> {
         let observed = self.ctx.runtime.observe(&self.uid).await?;
         let mut memory = self.memory();
-        memory.messages.retain(|id, _| observed.containers.iter().any(|c| c.id == *id));
+        let known = |id: &String| observed.containers.iter().any(|c| c.id == *id);
+        memory.messages.retain(|id, _| known(id));
+        memory.resized.retain(|id, _| known(id));
+        memory.resize_errors.retain(|id, _| known(id));
         for view in observed.containers.iter().filter(|c| c.state == RunState::Exited) {
             if !memory.messages.contains_key(&view.id) {
                 memory.messages.insert(view.id.clone(), termination::message(view));
@@ -279,6 +312,10 @@ impl Worker {
         }
     }
 
+    fn numbers(&self) -> BTreeMap<String, Numbers> {
+        resize::plan::numbers(&self.pod, self.ctx.memory, self.ctx.cgroup_2)
+    }
+
     fn plan(&self, verdicts: &Verdicts, network_ready: bool) -> Plan {
         let memory = self.memory();
         plan(&Situation {
@@ -286,6 +323,7 @@ impl Worker {
             observed: &self.observed,
             memory: &memory,
             verdicts,
+            numbers: &self.numbers(),
             volumes_ready: self.ctx.volumes.ready(&self.pod).is_ok(),
             network_ready,
             stopping: self.stopping,
@@ -322,6 +360,8 @@ impl Worker {
             observed: &self.observed,
             memory: &memory,
             verdicts,
+            numbers: &self.numbers(),
+            pending: self.pending.as_ref(),
             runtime: self.ctx.runtime.name(),
             host_ip: &host_ip,
             stopping: self.stopping.is_some(),
@@ -343,6 +383,7 @@ impl Worker {
             self.stopping = Some(spec::grace(&self.pod));
             self.wake_in(Duration::from_millis(1));
         }
+        self.say_resizing(&fresh);
         // A server that changes what it is sent must not make us send it for ever.
         if self.pod.status.as_ref() == Some(&fresh) || self.sent.as_ref() == Some(&fresh) {
             return Ok(());
@@ -350,10 +391,21 @@ impl Worker {
         if let Some(newer) = status::writer::send(&self.ctx.client, &self.pod, &fresh).await?
             && spec::uid(&newer) == self.uid
         {
-            self.pod = Arc::new(newer);
+            self.raw = Arc::new(newer);
+            self.pod = with(&self.raw, &self.given);
         }
         self.sent = Some(fresh);
         Ok(())
+    }
+
+    /// Says what became of a change of resources.
+    fn say_resizing(&self, fresh: &PodStatus) {
+        let old = self.pod.status.clone().unwrap_or_default();
+        for news in status::resizing::news(&old, fresh) {
+            let of = if news.of_spec { &self.raw } else { &self.pod };
+            let message = status::resizing::message(of, &news);
+            self.ctx.events.pod(&self.pod, news.level, news.event, message);
+        }
     }
 
     /// Nothing runs any more: volumes go, and if the Pod was deleted, so does all the rest.

@@ -384,6 +384,25 @@ impl Runtime {
         Ok(call("ListContainerStats", "all", Duration::from_secs(20), stats).await?.stats)
     }
 
+    /// Changes what a container's group has.
+    ///
+    /// # Errors
+    /// [`KubeletError::Cri`].
+    pub async fn update_resources(
+        &self,
+        id: &str,
+        linux: cri::LinuxContainerResources,
+    ) -> Result<(), KubeletError> {
+        let request = cri::UpdateContainerResourcesRequest {
+            container_id: id.to_owned(),
+            linux: Some(linux),
+            ..Default::default()
+        };
+        let mut client = self.runtime.clone();
+        let update = client.update_container_resources(request);
+        call("UpdateContainerResources", id, CRI_TIMEOUT, update).await.map(drop)
+    }
+
     /// The runtime's event stream.
     ///
     /// # Errors

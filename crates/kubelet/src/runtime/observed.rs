@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use trine_contracts::cri;
 
 use super::labels;
+use crate::resize::Numbers;
 
 /// A sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -72,6 +73,8 @@ pub struct ContainerView {
     pub log_path: String,
     /// Mounts and annotations that the termination message needs.
     pub termination_file: Option<String>,
+    /// What its group has, if the runtime says so.
+    pub numbers: Option<Numbers>,
     /// Whether the log's tail stands in for an empty message after an error.
     pub termination_from_log: bool,
 }
@@ -178,6 +181,7 @@ pub fn container(status: &cri::ContainerStatus, sandbox: &str) -> ContainerView 
         message: status.message.clone(),
         hash: get(&status.annotations, labels::HASH).unwrap_or_default(),
         log_path: status.log_path.clone(),
+        numbers: status.resources.as_ref().and_then(|r| r.linux.as_ref()).map(Numbers::from),
         termination_file: mounts.get(path.as_str()).map(|host| (*host).to_owned()),
         termination_from_log: get(&status.annotations, labels::TERMINATION_POLICY).as_deref()
             == Some("FallbackToLogsOnError"),

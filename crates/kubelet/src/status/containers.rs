@@ -8,6 +8,7 @@ use trine_typed::k8s_openapi::api::core::v1::{
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::generate::StatusInput;
+use super::resizing;
 use crate::pod::spec;
 use crate::runtime::{ContainerView, RunState};
 
@@ -65,6 +66,7 @@ pub fn status(input: &StatusInput<'_>, container: &Container) -> ContainerStatus
         started: Some(false),
         ..Default::default()
     };
+    resizing::resources(input, container, &mut status);
     let Some(view) = latest else { return not_there(input, container, status) };
     status.restart_count = i32::try_from(view.attempt).unwrap_or(i32::MAX);
     status.image_id.clone_from(&view.image_id);

@@ -1,15 +1,18 @@
 //! The whole status, purely.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use trine_typed::conditions::set_pod_condition;
 use trine_typed::k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::conditions::{self, ConditionInput};
-use super::{containers, phase};
+use super::{containers, phase, resizing};
 use crate::container::resources;
 use crate::pod::memory::{Memory, Verdicts};
 use crate::pod::spec;
+use crate::resize::{Numbers, Pending};
 use crate::runtime::Observed;
 
 /// What the status is made from.
@@ -22,6 +25,10 @@ pub struct StatusInput<'a> {
     pub memory: &'a Memory,
     /// What the probes say.
     pub verdicts: &'a Verdicts,
+    /// What each container's group is to have.
+    pub numbers: &'a BTreeMap<String, Numbers>,
+    /// Why the Pod is not given what it asks for now.
+    pub pending: Option<&'a Pending>,
     /// Name of the runtime.
     pub runtime: &'a str,
     /// Address of the node.
@@ -55,9 +62,11 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     };
     let sandbox = input.observed.sandbox().filter(|b| b.ready);
     let sandbox_ready = sandbox.is_some_and(|b| b.host_network || !b.ips.is_empty());
-    let fresh =
+    let mut fresh =
         conditions::conditions(&ConditionInput { pod, phase, init: &init, main: &main, sandbox_ready });
+    fresh.extend(resizing::conditions(input));
     let mut all = old.and_then(|s| s.conditions.clone()).unwrap_or_default();
+    all.retain(|c| !resizing::OURS.contains(&c.type_.as_str()) || fresh.iter().any(|f| f.type_ == c.type_));
     let now = Time(Timestamp::from_second(input.now.as_second()).unwrap_or(input.now));
     for mut condition in fresh {
         condition.observed_generation = pod.metadata.generation;

@@ -12,6 +12,8 @@ struct Case {
     memory: Memory,
     verdicts: Verdicts,
     stopping: bool,
+    numbers: BTreeMap<String, Numbers>,
+    pending: Option<Pending>,
 }
 
 fn case(containers: Vec<ContainerView>) -> Case {
@@ -25,7 +27,15 @@ fn case(containers: Vec<ContainerView>) -> Case {
         ..Default::default()
     };
     let observed = Observed { sandboxes: vec![sandbox], containers };
-    Case { pod, observed, memory: Memory::default(), verdicts: Verdicts::new(), stopping: false }
+    Case {
+        pod,
+        observed,
+        memory: Memory::default(),
+        verdicts: Verdicts::new(),
+        stopping: false,
+        numbers: BTreeMap::new(),
+        pending: None,
+    }
 }
 
 fn view(attempt: u32, state: RunState, exit_code: i32) -> ContainerView {
@@ -49,6 +59,8 @@ impl Case {
             observed: &self.observed,
             memory: &self.memory,
             verdicts: &self.verdicts,
+            numbers: &self.numbers,
+            pending: self.pending.as_ref(),
             runtime: "trine",
             host_ip: "192.168.0.1",
             stopping: self.stopping,
@@ -136,4 +148,48 @@ fn conditions_that_others_set_are_kept() {
         {"type": "example.com/gate", "status": "True"}]}))
     .unwrap();
     assert_eq!(case.condition("example.com/gate"), "True");
+}
+
+#[test]
+fn a_container_shows_what_it_has_and_what_it_was_given() {
+    let numbers = |memory| Numbers { cpu_shares: 2, cpu_quota: 0, memory };
+    let resources = |memory: &str| json!({"requests": {"memory": memory}, "limits": {"memory": memory}});
+    let with = |has: i64| {
+        let view = ContainerView { numbers: Some(numbers(has)), ..view(0, RunState::Running, 0) };
+        let mut case = case(vec![view]);
+        let container = &mut case.pod.spec.as_mut().unwrap().containers[0];
+        container.resources = serde_json::from_value(resources("2Gi")).unwrap();
+        case.numbers.insert("c".into(), numbers(2 << 30));
+        case
+    };
+    let shown = |case: &Case| {
+        let container = case.status().container_statuses.unwrap().remove(0);
+        serde_json::to_value((container.allocated_resources, container.resources)).unwrap()
+    };
+    assert_eq!(shown(&with(2 << 30)), json!([{"memory": "2Gi"}, resources("2Gi")]));
+    let mut changing = with(1 << 30);
+    changing.pod.status = serde_json::from_value(json!({"containerStatuses": [
+        {"name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0, "resources": resources("1Gi")}]}))
+    .unwrap();
+    assert_eq!(shown(&changing), json!([{"memory": "2Gi"}, resources("1Gi")]));
+    assert_eq!(changing.condition("PodResizeInProgress"), "True");
+    changing.memory.resize_errors.insert("c0".into(), "in use".into());
+    assert_eq!(changing.condition("PodResizeInProgress"), "True Error");
+}
+
+#[test]
+fn conditions_of_a_change_go_when_it_is_over() {
+    let mut case = case(vec![view(0, RunState::Running, 0)]);
+    let message = "Node didn't have enough resource: cpu".to_owned();
+    case.pending = Some(Pending { reason: "Deferred", message });
+    assert_eq!(case.condition("PodResizePending"), "True Deferred");
+    let waiting = case.status();
+    case.pod.status = Some(waiting.clone());
+    case.pending = None;
+    let given = case.status();
+    assert!(given.conditions.iter().flatten().all(|c| c.type_ != "PodResizePending"));
+    let said =
+        |a: &PodStatus, b: &PodStatus| resizing::news(a, b).iter().map(|n| n.event).collect::<Vec<_>>();
+    assert_eq!(said(&PodStatus::default(), &waiting), ["ResizeDeferred"]);
+    assert!(said(&waiting, &waiting).is_empty() && said(&waiting, &given).is_empty());
 }

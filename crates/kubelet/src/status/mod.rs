@@ -5,6 +5,7 @@
 //! - [`conditions`] the five conditions
 //! - [`generate`](mod@generate) the whole status, purely
 //! - [`refused`](mod@refused) the status of a Pod that the node does not take
+//! - [`resizing`] what containers have, and whether that is what they were given
 //! - [`writer`] sending it when it changed
 
 pub mod conditions;
@@ -12,6 +13,7 @@ pub mod containers;
 pub mod generate;
 pub mod phase;
 pub mod refused;
+pub mod resizing;
 pub mod writer;
 
 pub use generate::{StatusInput, generate};

@@ -50,7 +50,10 @@ pub fn patch(uid: &str, old: &PodStatus, fresh: &PodStatus) -> Value {
                     let old = known.iter().find(|old| old.type_ == fresh.type_);
                     forget_fields(json!(old), json!(fresh))
                 });
-                with_nulls.collect()
+                let kept = |kind: &str| fresh.conditions.iter().flatten().any(|c| c.type_ == kind);
+                let gone = known.iter().filter(|old| !kept(&old.type_));
+                let removed = gone.map(|old| json!({"$patch": "delete", "type": old.type_}));
+                with_nulls.chain(removed).collect()
             }
             // These merge by address: an address that is gone would stay.
             "podIPs" | "hostIPs" if before.as_array().is_some_and(|a| !a.is_empty()) => {
@@ -111,5 +114,9 @@ mod tests {
             "podIPs": [{"$patch": "replace"}, {"ip": "2"}],
             "conditions": [{"type": "Ready", "status": "True", "reason": null}]}});
         assert_eq!(patch("u", &old, &fresh), expected);
+        let fewer = status(json!({"phase": "Pending", "podIPs": [{"ip": "1"}], "qosClass": "BestEffort",
+            "conditions": [{"type": "theirs", "status": "True"}]}));
+        let removal = json!([{"$patch": "delete", "type": "Ready"}]);
+        assert_eq!(patch("u", &old, &fewer)["status"]["conditions"], removal);
     }
 }
