@@ -80,7 +80,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         client: client.clone(),
         runtime: runtime.clone(),
         volumes: volumes.clone(),
-        probes,
+        probes: probes.clone(),
         events,
         node: node.clone(),
         wakers: wakers.clone(),
@@ -92,6 +92,9 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         client: client.clone(),
         runtime: runtime.clone(),
         pods: pods.clone(),
+        machine: node.machine().clone(),
+        probes,
+        volumes: volumes.clone(),
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(listening.serve(server, stop.clone()));

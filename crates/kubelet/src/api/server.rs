@@ -15,10 +15,14 @@ use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::kube::Client;
 use trine_typed::mirror::Mirror;
 
-use super::{auth, logs, pods, streams, tls};
+use super::metrics::routes as metrics;
+use super::{auth, configz, logs, pods, streams, summary, tls};
 use crate::config::{Config, PORT_PROBES};
 use crate::error::KubeletError;
+use crate::node::Machine;
+use crate::probes::Probes;
 use crate::runtime::Runtime;
+use crate::volumes::VolumeManager;
 
 /// How long a caller may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -34,6 +38,12 @@ pub struct Server {
     pub runtime: Runtime,
     /// The Pods of this node.
     pub pods: Mirror<Pod>,
+    /// What the machine is.
+    pub machine: Machine,
+    /// The probes, for how often each said what.
+    pub probes: Arc<Probes>,
+    /// The volumes, for the room in them.
+    pub volumes: Arc<VolumeManager>,
 }
 
 /// A port that is ours, with its certificate, not served yet.
@@ -71,7 +81,13 @@ fn routes(server: Server) -> Router {
         .route("/pods", get(pods::pods))
         .route("/runningpods", get(pods::running))
         .route("/runningpods/", get(pods::running))
-        .route("/stats/summary", get(pods::summary))
+        .route("/stats/summary", get(summary::summary))
+        .route("/stats/summary/", get(summary::summary))
+        .route("/configz", get(configz::configz))
+        .route("/metrics", get(metrics::own))
+        .route("/metrics/resource", get(metrics::resource))
+        .route("/metrics/cadvisor", get(metrics::cadvisor))
+        .route("/metrics/probes", get(metrics::probes))
         .route("/containerLogs/{namespace}/{pod}/{container}", get(logs::logs))
         .route("/exec/{namespace}/{pod}/{container}", any(streams::exec))
         .route("/exec/{namespace}/{pod}/{uid}/{container}", any(streams::exec_of_uid))

@@ -35,7 +35,28 @@ pub struct Probes {
     events: Events,
     wakers: Wakers,
     board: Mutex<Board>,
+    counts: Mutex<Counts>,
 }
+
+/// Which probe said what.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Said {
+    /// The Pod's UID.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// The container's name.
+    pub container: String,
+    /// Which probe.
+    pub kind: ProbeKind,
+    /// `successful`, `failed` or `unknown`.
+    pub result: &'static str,
+}
+
+/// How often each probe said what.
+pub type Counts = BTreeMap<Said, u64>;
 
 struct Task {
     pod: Pod,
@@ -55,7 +76,7 @@ impl Probes {
     /// Without any probe yet.
     #[must_use]
     pub fn new(runtime: Runtime, events: Events, wakers: Wakers) -> Self {
-        Self { runtime, events, wakers, board: Mutex::default() }
+        Self { runtime, events, wakers, board: Mutex::default(), counts: Mutex::default() }
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
@@ -112,8 +133,31 @@ impl Probes {
         of_pod.map(|(id, probed)| (id.clone(), probed.verdict)).collect()
     }
 
+    /// How often each probe said what.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn count(&self, task: &Task, result: Option<&Result<(), String>>) {
+        let said = Said {
+            uid: spec::uid(&task.pod).to_owned(),
+            namespace: spec::namespace(&task.pod).to_owned(),
+            pod: spec::name(&task.pod).to_owned(),
+            container: task.container.name.clone(),
+            kind: task.kind,
+            result: match result {
+                Some(Ok(())) => "successful",
+                Some(Err(_)) => "failed",
+                None => "unknown",
+            },
+        };
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(said).or_default() += 1;
+    }
+
     /// Ends all probes of a Pod.
     pub fn forget(&self, uid: &str) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).retain(|said, _| said.uid != uid);
         for probed in self.board().remove(uid).into_iter().flat_map(BTreeMap::into_values) {
             probed.tasks.iter().for_each(|(_, task)| task.abort());
         }
@@ -174,6 +218,7 @@ impl Probes {
                 result = attempt().await;
             }
             starting &= !matches!(result, Some(Ok(())));
+            self.count(&task, result.as_ref());
             if let Some(result) = result
                 && self.judge(&task, &mut tally, result)
             {

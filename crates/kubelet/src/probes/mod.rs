@@ -8,4 +8,4 @@ pub mod attempt;
 pub mod manager;
 pub mod tally;
 
-pub use manager::Probes;
+pub use manager::{Counts, Probes, Said};

@@ -15,6 +15,7 @@ use super::model::{Actual, Certainty, Desired, Device, Lock, Mount, MountKey, Re
 use super::operations::{Context, Operations, Outcome};
 use super::plan::{Held, Operation, plan};
 use super::source::{self, Source};
+use super::words::describe;
 use super::{cleanup, publish, reconstruct, stage};
 use crate::config::VOLUME_BACKOFF;
 use crate::error::KubeletError;
@@ -57,6 +58,21 @@ pub struct Ready {
     pub block: bool,
     /// Whether it may only be read.
     pub read_only: bool,
+}
+
+/// A volume of a claim that is mounted as a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountedClaim {
+    /// The Pod's UID.
+    pub uid: String,
+    /// Namespace of the Pod and of the claim.
+    pub namespace: String,
+    /// The claim's name.
+    pub claim: String,
+    /// The volume's name in the Pod.
+    pub volume: String,
+    /// Where it is.
+    pub path: PathBuf,
 }
 
 /// Keeps the volumes of all Pods.
@@ -189,6 +205,32 @@ impl VolumeManager {
     #[must_use]
     pub fn mounted_pods(&self) -> std::collections::BTreeSet<String> {
         self.lock().actual.mounts.keys().map(|key| key.uid.clone()).collect()
+    }
+
+    /// The volumes of claims that are mounted as folders.
+    #[must_use]
+    pub fn mounted_claims(&self) -> Vec<MountedClaim> {
+        let state = self.lock();
+        let mut claims = Vec::new();
+        for (uid, wanted) in &state.desired.pods {
+            let Some(entry) = state.pods.get(uid) else { continue };
+            for wanted in wanted.iter().filter(|w| w.resolved.as_ref().is_some_and(|r| !r.block)) {
+                let mount = wanted.key(uid).and_then(|key| state.actual.mounts.get(&key));
+                let volume = source::used(&entry.pod).find(|v| v.name == wanted.volume);
+                let claim = volume.and_then(|v| source::claim_name(&entry.pod, v));
+                if let (Some(mount), Some(claim)) = (mount.filter(|m| m.certainty == Certainty::Sure), claim)
+                {
+                    claims.push(MountedClaim {
+                        uid: uid.clone(),
+                        namespace: spec::namespace(&entry.pod).to_owned(),
+                        claim,
+                        volume: wanted.volume.clone(),
+                        path: mount.host_path.clone(),
+                    });
+                }
+            }
+        }
+        claims
     }
 
     fn changed(&self) {
@@ -458,28 +500,4 @@ fn failed(state: &mut State, operation: &Operation, lock: Lock, error: &KubeletE
     let since = uid_of(operation).and_then(|uid| state.pods.get(&uid)).map(|e| e.since);
     let long = since.is_some_and(|s| now.duration_since(s).as_secs() >= QUIET.as_secs().cast_signed());
     (long && state.said.insert(lock)).then_some(text)
-}
-
-/// The failure as upstream words it.
-fn describe(operation: &Operation, error: &KubeletError) -> String {
-    let cause = match error {
-        KubeletError::Csi { source, .. } => source.to_string(),
-        other => other.chain(),
-    };
-    let (step, volume) = match operation {
-        Operation::Resolve { .. } => return cause,
-        Operation::WaitForAttach { resolved, .. } => ("MountVolume.WaitForAttach", resolved.pv.as_str()),
-        Operation::Stage { resolved, .. } if resolved.block => {
-            ("MapVolume.SetUpDevice", resolved.pv.as_str())
-        }
-        Operation::Stage { resolved, .. } => ("MountVolume.MountDevice", resolved.pv.as_str()),
-        Operation::Publish { resolved, .. } if resolved.block => {
-            ("MapVolume.MapPodDevice", resolved.pv.as_str())
-        }
-        Operation::Publish { resolved, .. } => ("MountVolume.SetUp", resolved.pv.as_str()),
-        Operation::SetUp { volume, .. } => ("MountVolume.SetUp", volume.as_str()),
-        Operation::TearDown { key } => ("UnmountVolume.TearDown", key.spec.as_str()),
-        Operation::Unstage { key } => ("UnmountDevice", key.handle.as_str()),
-    };
-    format!("{step} failed for volume {volume:?} : {cause}")
 }

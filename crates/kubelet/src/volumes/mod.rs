@@ -2,6 +2,7 @@
 //!
 //! - [`model`] desired and actual state
 //! - [`plan`] which operations are due, purely
+//! - [`words`] how a failure is told
 //! - [`manager`] the loop: one operation at a time per volume and Pod, with back-off
 //! - [`paths`] upstream's layout below the root folder
 //! - [`source`] which kind of volume, from the Pod's spec
@@ -37,5 +38,6 @@ pub mod stage;
 pub mod subpath;
 pub mod tokens;
 pub mod trust;
+pub mod words;
 
 pub use manager::VolumeManager;

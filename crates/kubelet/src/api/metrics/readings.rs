@@ -1,0 +1,195 @@
+//! What the runtime and the kernel say, as numbers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use trine_contracts::cri;
+use trine_kernel::filesystem;
+
+use crate::api::server::Server;
+use crate::error::KubeletError;
+use crate::node::machine::meminfo_field;
+use crate::runtime::labels;
+use crate::volumes::manager::MountedClaim;
+
+/// Ticks of `/proc/stat` in a second (`USER_HZ`, the same on all architectures that there are).
+const TICKS: u64 = 100;
+/// How long the file systems of volumes may take to answer.
+const VOLUMES: Duration = Duration::from_secs(5);
+
+/// One container that runs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ContainerReading {
+    /// Name in its Pod.
+    pub name: String,
+    /// The Pod's name.
+    pub pod: String,
+    /// The Pod's namespace.
+    pub namespace: String,
+    /// The Pod's UID.
+    pub uid: String,
+    /// The runtime's id.
+    pub id: String,
+    /// The image that was asked for.
+    pub image: String,
+    /// Creation, nanoseconds since the epoch.
+    pub created: i64,
+    /// Processor time, nanoseconds.
+    pub cpu: u64,
+    /// Memory that cannot be taken back easily, bytes.
+    pub working_set: u64,
+    /// All memory, bytes.
+    pub usage: u64,
+    /// Memory of its processes alone, bytes.
+    pub rss: u64,
+    /// Page faults, and those that needed the disk.
+    pub faults: (u64, u64),
+}
+
+/// The node as a whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeReading {
+    /// Processor time that was not idle, nanoseconds.
+    pub cpu: u64,
+    /// Memory, bytes.
+    pub memory: u64,
+    /// Memory that could be given away, bytes.
+    pub available: u64,
+    /// When it was started, seconds since the epoch.
+    pub booted: u64,
+    /// The root folder's file system.
+    pub disk: Option<filesystem::Usage>,
+}
+
+/// A volume of a claim, and the room in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeReading {
+    /// Whose it is.
+    pub claim: MountedClaim,
+    /// The room.
+    pub room: filesystem::Usage,
+}
+
+/// All of it, at one time.
+#[derive(Debug, Clone, Default)]
+pub struct Readings {
+    /// When.
+    pub at: Timestamp,
+    /// The node.
+    pub node: NodeReading,
+    /// Its containers, by Pod and name.
+    pub containers: Vec<ContainerReading>,
+    /// Volumes that are mounted.
+    pub volumes: Vec<VolumeReading>,
+}
+
+impl Readings {
+    /// The containers of each Pod, by its UID.
+    #[must_use]
+    pub fn pods(&self) -> BTreeMap<&str, Vec<&ContainerReading>> {
+        let mut pods: BTreeMap<&str, Vec<&ContainerReading>> = BTreeMap::new();
+        for container in &self.containers {
+            pods.entry(&container.uid).or_default().push(container);
+        }
+        pods
+    }
+}
+
+/// Reads all.
+///
+/// # Errors
+/// [`KubeletError::Cri`].
+pub async fn read(server: &Server) -> Result<Readings, KubeletError> {
+    let (stats, list) = tokio::try_join!(server.runtime.container_stats(), server.runtime.containers(None))?;
+    let mut containers: Vec<_> = stats.iter().filter_map(|stat| container(stat, &list)).collect();
+    containers.sort_by(|a, b| {
+        (&a.namespace, &a.pod, &a.uid, &a.name).cmp(&(&b.namespace, &b.pod, &b.uid, &b.name))
+    });
+    Ok(Readings { at: Timestamp::now(), node: node(server), containers, volumes: volumes(server).await })
+}
+
+fn node(server: &Server) -> NodeReading {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let (meminfo, stat) = (read("/proc/meminfo"), read("/proc/stat"));
+    NodeReading {
+        cpu: busy(&stat) * (1_000_000_000 / TICKS),
+        memory: meminfo_field(&meminfo, "MemTotal:"),
+        available: meminfo_field(&meminfo, "MemAvailable:"),
+        booted: field(&stat, "btime"),
+        disk: filesystem::usage(&server.config.root).ok(),
+    }
+}
+
+/// A field of `/proc/stat` that is one number.
+fn field(stat: &str, name: &str) -> u64 {
+    let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|rest| rest.trim().parse().ok()).unwrap_or_default()
+}
+
+/// Ticks of all processors that were not idle.
+fn busy(stat: &str) -> u64 {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
+    let ticks: Vec<u64> =
+        line.into_iter().flat_map(str::split_whitespace).filter_map(|n| n.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; guests are in user already.
+    ticks.iter().take(8).enumerate().filter(|(i, _)| !matches!(i, 3 | 4)).map(|(_, n)| n).sum()
+}
+
+fn container(stat: &cri::ContainerStats, list: &[cri::Container]) -> Option<ContainerReading> {
+    let attributes = stat.attributes.as_ref()?;
+    let get = |key: &str| attributes.labels.get(key).cloned().unwrap_or_default();
+    let number = |value: Option<&cri::UInt64Value>| value.map(|v| v.value).unwrap_or_default();
+    let (cpu, memory) = (stat.cpu.as_ref(), stat.memory.as_ref());
+    let listed = list.iter().find(|c| c.id == attributes.id);
+    let image = listed.and_then(|c| c.image.as_ref());
+    Some(ContainerReading {
+        name: attributes.metadata.as_ref().map(|m| m.name.clone()).unwrap_or_default(),
+        pod: get(labels::POD_NAME),
+        namespace: get(labels::POD_NAMESPACE),
+        uid: get(labels::POD_UID),
+        id: attributes.id.clone(),
+        image: image
+            .map(|i| {
+                if i.user_specified_image.is_empty() { &i.image } else { &i.user_specified_image }.clone()
+            })
+            .unwrap_or_default(),
+        created: listed.map(|c| c.created_at).unwrap_or_default(),
+        cpu: number(cpu.and_then(|c| c.usage_core_nano_seconds.as_ref())),
+        working_set: number(memory.and_then(|m| m.working_set_bytes.as_ref())),
+        usage: number(memory.and_then(|m| m.usage_bytes.as_ref())),
+        rss: number(memory.and_then(|m| m.rss_bytes.as_ref())),
+        faults: (
+            number(memory.and_then(|m| m.page_faults.as_ref())),
+            number(memory.and_then(|m| m.major_page_faults.as_ref())),
+        ),
+    })
+}
+
+/// The room in mounted volumes; one whose file system does not answer holds up none of the rest for long.
+async fn volumes(server: &Server) -> Vec<VolumeReading> {
+    let claims = server.volumes.mounted_claims();
+    let look = tokio::task::spawn_blocking(move || {
+        let one = |claim: MountedClaim| {
+            let room = filesystem::usage(&claim.path).ok()?;
+            Some(VolumeReading { claim, room })
+        };
+        claims.into_iter().filter_map(one).collect()
+    });
+    match tokio::time::timeout(VOLUMES, look).await {
+        Ok(Ok(readings)) => readings,
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_not_counted() {
+        let stat = "cpu  10 20 30 1000 2000 1 2 3 4 5\ncpu0 1 1 1 1\nbtime 1700000000\n";
+        assert_eq!((busy(stat), field(stat, "btime")), (66, 1_700_000_000));
+        assert_eq!((busy(""), field("", "btime")), (0, 0));
+    }
+}
