@@ -3,14 +3,14 @@
 
 use super::certificates::signer;
 use super::columns::name;
-use super::fields::{default, items, take, text};
+use super::fields::{default, items, set, text};
 use super::hooks::metadata_fields;
 use super::{Cause, Causes, Column, Cx, Hooks, Invalid};
 use crate::access::certificates::pem::{Block, blocks};
 use crate::registry::now_unix;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 use trine_objects::{names, time};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -42,7 +42,8 @@ impl Hooks for PodCertificates {
     }
 
     fn prepare_create(&self, obj: &mut Value, _cx: &mut Cx) -> Result<(), Invalid> {
-        take(obj, "status");
+        // Not absent: the signer's patch adds to it.
+        set(obj, "status", json!({}));
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! What is mounted into a container: volumes, parts of them, the hosts file, the place for its last words.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -51,7 +52,7 @@ pub fn collect(
     let mut all = Mounts::default();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         if let Some(image) = volumes.images.get(&mount.name) {
-            all.mounts.push(image_mount(mount, image, env));
+            all.mounts.push(image_mount(mount, image, env)?);
             continue;
         }
         let ready = volumes.ready.get(&mount.name).ok_or_else(|| {
@@ -122,29 +123,54 @@ fn part(
     ready: &Ready,
     env: &[(String, String)],
 ) -> Result<PathBuf, KubeletError> {
-    let Some(part) = named_part(mount, env) else { return Ok(ready.host_path.clone()) };
+    let Some(part) = named_part(mount, env)? else { return Ok(ready.host_path.clone()) };
     let target = paths::subpath(&ctx.config.root, spec::uid(pod), &mount.name, &container.name, index);
     subpath::bind(&ready.host_path, &part, target)
 }
 
-/// The part of a volume that a mount names.
-fn named_part(mount: &VolumeMount, env: &[(String, String)]) -> Option<String> {
-    let lookup = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
-    match (mount.sub_path.as_deref(), mount.sub_path_expr.as_deref()) {
-        (Some(part), _) if !part.is_empty() => Some(part.to_owned()),
-        (_, Some(expression)) if !expression.is_empty() => Some(expand(expression, lookup)),
-        _ => None,
+/// Which part of the volume the mount names, in upstream's words if it cannot be followed.
+fn named_part(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<String>, KubeletError> {
+    let part = match (mount.sub_path.as_deref(), mount.sub_path_expr.as_deref()) {
+        (Some(part), _) if !part.is_empty() => part.to_owned(),
+        (_, Some(expression)) if !expression.is_empty() => {
+            let missing = RefCell::new(Vec::new());
+            let part = expand(expression, |name| {
+                let found = env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+                if found.is_none() {
+                    missing.borrow_mut().push(name.to_owned());
+                }
+                found
+            });
+            if let Some(name) = missing.into_inner().first() {
+                return Err(KubeletError::Invalid(format!("missing value for {name:?}")));
+            }
+            part
+        }
+        _ => return Ok(None),
+    };
+    if part.starts_with('/') {
+        return Err(KubeletError::Invalid(format!("error SubPath `{part}` must not be an absolute path")));
     }
+    if part.split('/').any(|step| step == "..") {
+        return Err(KubeletError::Invalid(format!(
+            "unable to provision SubPath `{part}`: must not contain '..'"
+        )));
+    }
+    Ok(Some(part).filter(|part| !part.is_empty()))
 }
 
-fn image_mount(mount: &VolumeMount, image: &cri::ImageSpec, env: &[(String, String)]) -> cri::Mount {
-    cri::Mount {
+fn image_mount(
+    mount: &VolumeMount,
+    image: &cri::ImageSpec,
+    env: &[(String, String)],
+) -> Result<cri::Mount, KubeletError> {
+    Ok(cri::Mount {
         container_path: absolute(&mount.mount_path),
         readonly: true,
         image: Some(image.clone()),
-        image_sub_path: named_part(mount, env).unwrap_or_default(),
+        image_sub_path: named_part(mount, env)?.unwrap_or_default(),
         ..Default::default()
-    }
+    })
 }
 
 fn hosts_file(ctx: &Context, pod: &Pod, ips: &[String]) -> Result<PathBuf, KubeletError> {
@@ -179,6 +205,7 @@ fn termination_file(root: &Path, uid: &str, name: &str, attempt: u32) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn an_image_is_mounted_by_the_runtime_and_only_to_be_read() {
@@ -189,9 +216,33 @@ mod tests {
             ..Default::default()
         };
         let image = cri::ImageSpec { image: "sha256:1".into(), ..Default::default() };
-        let got = image_mount(&mount, &image, &[("DIR".to_owned(), "a".to_owned())]);
+        let got = image_mount(&mount, &image, &[("DIR".to_owned(), "a".to_owned())]).unwrap();
         assert_eq!((got.container_path.as_str(), got.host_path.as_str()), ("/opt/v", ""));
         assert_eq!((got.readonly, got.image_sub_path.as_str()), (true, "a/x"));
         assert_eq!(got.image, Some(image));
+    }
+
+    #[test]
+    fn a_part_of_a_volume_is_within_it_and_fully_named() {
+        let env = [("A".to_owned(), "a".to_owned()), ("EMPTY".to_owned(), String::new())];
+        let rows = [
+            (json!({}), Ok(None)),
+            (json!({"subPath": "x/y"}), Ok(Some("x/y"))),
+            (json!({"subPathExpr": "$(A)/b"}), Ok(Some("a/b"))),
+            (json!({"subPathExpr": "$(EMPTY)"}), Ok(None)),
+            (json!({"subPathExpr": "$(EMPTY)/b"}), Err("error SubPath `/b` must not be an absolute path")),
+            (
+                json!({"subPathExpr": "$(A)/../b"}),
+                Err("unable to provision SubPath `a/../b`: must not contain '..'"),
+            ),
+            (json!({"subPathExpr": "$(GONE)/b"}), Err("missing value for \"GONE\"")),
+        ];
+        for (mut mount, expected) in rows {
+            (mount["name"], mount["mountPath"]) = (json!("v"), json!("/v"));
+            let got = named_part(&serde_json::from_value(mount.clone()).unwrap(), &env);
+            let got = got.map_err(|e| e.to_string());
+            let expected = expected.map(|o: Option<&str>| o.map(str::to_owned)).map_err(str::to_owned);
+            assert_eq!(got, expected, "{mount}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - `defaults` what may be left open
 //! - `admit` what the server adds
-//! - `validate`, `container`, `volume`, `probe` what is refused
+//! - `validate`, `container`, `volume`, `projected`, `probe`, `sysctls` what is refused
 //! - `update` what may change, `resize` through that part
 //! - `table` how `kubectl get` sees one
 
@@ -13,6 +13,7 @@ mod probe;
 mod projected;
 mod resize;
 mod scheduling;
+mod sysctls;
 mod table;
 mod update;
 mod validate;

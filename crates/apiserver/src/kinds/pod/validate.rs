@@ -1,6 +1,6 @@
 //! What a Pod's spec may not be.
 
-use super::{container, scheduling, volume};
+use super::{container, scheduling, sysctls, volume};
 use crate::kinds::fields::{entries, is_unset, items, text};
 use crate::kinds::metadata::labels;
 use crate::kinds::{Cause, Causes};
@@ -33,6 +33,7 @@ pub fn spec(spec: &Value, path: &str) -> Vec<Cause> {
         }
     }
     security(&spec["securityContext"], &format!("{path}.securityContext"), &mut causes);
+    sysctls::all(spec, path, &mut causes);
     scheduling::tolerations(spec, path, &mut causes);
     scheduling::affinity(&spec["affinity"], &format!("{path}.affinity"), &mut causes);
     scheduling::spread(spec, path, &mut causes);
