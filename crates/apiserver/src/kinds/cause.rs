@@ -34,6 +34,8 @@ pub enum CauseKind {
     NotFound,
     /// The server could not judge the value.
     Internal,
+    /// No fault of the object's: a step of admission does not let it in.
+    Denied,
 }
 
 impl CauseKind {
@@ -49,6 +51,7 @@ impl CauseKind {
             Self::TooMany => "FieldValueTooMany",
             Self::NotFound => "FieldValueNotFound",
             Self::Internal => "InternalError",
+            Self::Denied => "Forbidden",
         }
     }
 }
@@ -65,6 +68,11 @@ fn shown(value: &Value) -> String {
 impl Cause {
     fn new(kind: CauseKind, field: impl Into<String>, message: String) -> Self {
         Self { kind, field: field.into(), message }
+    }
+
+    /// Admission does not let the object in. It is answered as forbidden, whatever else is wrong.
+    pub fn denied(why: impl Into<String>) -> Self {
+        Self::new(CauseKind::Denied, "", why.into())
     }
 
     /// A needed field is absent.

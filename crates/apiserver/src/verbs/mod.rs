@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use crate::asked::asked;
 use crate::catalog::Served;
-use crate::kinds::{Cause, Cx, Invalid, validate};
+use crate::kinds::{Cause, CauseKind, Cx, Invalid, validate};
 use crate::registry::{Registry, text};
 use crate::status::ApiError;
 
@@ -45,6 +45,9 @@ pub struct Written {
 /// [`ApiError::Invalid`] about an object.
 fn invalid(resource: &Served, object: &Value, causes: Invalid) -> ApiError {
     let name = text(&object["metadata"]["name"]).to_owned();
+    if let Some(denied) = causes.0.iter().find(|cause| cause.kind == CauseKind::Denied) {
+        return ApiError::Denied { resource: resource.qualified(), name, why: denied.message.clone() };
+    }
     ApiError::Invalid { kind: resource.kind.to_string(), group: resource.group.to_string(), name, causes }
 }
 

@@ -69,8 +69,8 @@ fn priority(spec: &mut Value, cx: &Cx) -> Result<(), Invalid> {
             "system-node-critical" => Some(json!({"value": 2_000_001_000})),
             name => {
                 let found = cx.objects.get("scheduling.k8s.io", "priorityclasses", "", name);
-                let detail = format!("no PriorityClass with name {name} was found");
-                Some(found.ok_or_else(|| Cause::forbidden("spec.priorityClassName", &detail))?)
+                let why = format!("no PriorityClass with name {name} was found");
+                Some(found.ok_or_else(|| Cause::denied(why))?)
             }
         }
     };
@@ -81,7 +81,7 @@ fn priority(spec: &mut Value, cx: &Cx) -> Result<(), Invalid> {
             "the integer value of priority must not be provided in pod spec; {computed} was computed from the given \
              PriorityClass name"
         );
-        return Err(Cause::forbidden("spec.priority", &detail).into());
+        return Err(Cause::denied(detail).into());
     }
     if let Some(name) = class["metadata"]["name"].as_str() {
         set(spec, "priorityClassName", name);
@@ -98,8 +98,8 @@ fn runtime_class(spec: &mut Value, cx: &Cx) -> Result<(), Invalid> {
         return Ok(());
     }
     let class = cx.objects.get("node.k8s.io", "runtimeclasses", "", name);
-    let detail = format!("RuntimeClass {name:?} not found");
-    let class = class.ok_or_else(|| Cause::forbidden("spec.runtimeClassName", &detail))?;
+    let class =
+        class.ok_or_else(|| Cause::denied(format!("pod rejected: RuntimeClass {name:?} not found")))?;
     if class["overhead"]["podFixed"].is_object() {
         default(spec, "overhead", class["overhead"]["podFixed"].clone());
     }
