@@ -3,7 +3,7 @@
 //!
 //! - [`cri`] kubelet -> runtime: `runtime.v1`
 //! - [`csi`] controllers and kubelet -> storage driver: `csi.v1`
-//! - [`registration`] kubelet -> plugin: `pluginregistration.v1`
+//! - [`registration`] kubelet -> plugin: `pluginregistration`
 //! - [`socket`] unix-socket servers and clients for all three
 
 pub mod socket;
@@ -20,8 +20,39 @@ pub mod csi {
     tonic::include_proto!("csi.v1");
 }
 
-/// The kubelet's plugin registration, `pluginregistration.v1`.
+/// The kubelet's plugin registration, `pluginregistration`.
 #[allow(missing_docs, clippy::all)]
 pub mod registration {
-    tonic::include_proto!("pluginregistration.v1");
+    tonic::include_proto!("pluginregistration");
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::server::NamedService;
+
+    use crate::{cri, csi, registration};
+
+    /// A service that anybody could stand behind.
+    struct Nobody;
+
+    /// What others call: with another name nobody's plugin is found, and ours by nobody, though our own sides agree.
+    #[test]
+    fn services_have_the_names_that_others_call_them_by() {
+        fn name<S: NamedService>(_: impl Fn(Nobody) -> S) -> &'static str {
+            S::NAME
+        }
+        for (ours, upstreams) in [
+            (name(cri::runtime_service_server::RuntimeServiceServer::new), "runtime.v1.RuntimeService"),
+            (name(cri::image_service_server::ImageServiceServer::new), "runtime.v1.ImageService"),
+            (name(csi::identity_server::IdentityServer::new), "csi.v1.Identity"),
+            (name(csi::controller_server::ControllerServer::new), "csi.v1.Controller"),
+            (name(csi::node_server::NodeServer::new), "csi.v1.Node"),
+            (
+                name(registration::registration_server::RegistrationServer::new),
+                "pluginregistration.Registration",
+            ),
+        ] {
+            assert_eq!(ours, upstreams);
+        }
+    }
 }

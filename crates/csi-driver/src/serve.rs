@@ -79,9 +79,15 @@ pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), ServeE
     served
 }
 
+/// The name of the registration socket. Upstream's kubelet sends its whole path, escaped, as the authority of its calls, and an
+/// HTTP library of Rust refuses a host with an escape in it as malformed. Before an `@` there is no host, so it takes this one.
+fn registration_socket() -> String {
+    format!("{DRIVER_NAME}@reg.sock")
+}
+
 async fn register(config: &Config, stop: CancellationToken) -> Result<(), ServeError> {
     let Some(dir) = &config.registration_dir else { return Ok(()) };
-    let path = dir.join(format!("{DRIVER_NAME}-reg.sock"));
+    let path = dir.join(registration_socket());
     let incoming = listen(&path).await?;
     let registrar = RegistrationServer::new(Registrar { endpoint: config.socket.display().to_string() });
     let served = Server::builder()
@@ -102,4 +108,21 @@ impl Drop for RemoveOnDrop {
 
 async fn listen(path: &Path) -> Result<tokio_stream::wrappers::UnixListenerStream, ServeError> {
     socket::listen(path).await.map_err(|source| ServeError::Listen { socket: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::codegen::http::uri::Authority;
+
+    use super::*;
+
+    #[test]
+    fn the_path_that_upstreams_kubelet_sends_as_an_authority_is_one() {
+        let sent = |name: &str| format!("/var/lib/kubelet/plugins_registry/{name}").replace('/', "%2F");
+        assert!(sent(&registration_socket()).parse::<Authority>().is_ok());
+        assert!(
+            sent("disk.csi.trine.dev-reg.sock").parse::<Authority>().is_err(),
+            "then the name is free to choose"
+        );
+    }
 }

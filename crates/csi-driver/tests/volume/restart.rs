@@ -134,7 +134,7 @@ async fn teardown_lets_go_of_everything_and_keeps_the_data() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubelet_finds_the_driver_and_both_sockets_go_with_it() {
     let mut rig = Rig::start().await;
-    let path = rig.root.join("reg/disk.csi.trine.dev-reg.sock");
+    let path = rig.root.join("reg/disk.csi.trine.dev@reg.sock");
     let mut client = RegistrationClient::new(socket::connect(&path));
     let info = client.get_info(InfoRequest {}).await.unwrap().into_inner();
     assert_eq!((info.r#type.as_str(), info.name.as_str()), ("CSIPlugin", "disk.csi.trine.dev"));

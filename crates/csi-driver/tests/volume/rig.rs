@@ -50,7 +50,7 @@ impl Rig {
         };
         let task = tokio::spawn(serve(config, stop.clone()));
         for _ in 0..500 {
-            if self.root.join("reg/disk.csi.trine.dev-reg.sock").exists() {
+            if self.root.join("reg/disk.csi.trine.dev@reg.sock").exists() {
                 self.running = Some((stop, task));
                 return;
             }
