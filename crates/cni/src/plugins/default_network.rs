@@ -37,8 +37,27 @@ pub fn default_network(network: &DefaultNetwork<'_>) -> Value {
     let ports = json!({
         "type": portmap::NAME, "instance": network.instance, "capabilities": {"portMappings": true},
     });
+    // A runtime that knows no list of versions knows no newer ones either: containerd 1 refuses results of 1.1.0.
     json!({
-        "cniVersion": Version::NEWEST.text(), "name": "trine", "loadOnlyInlinedPlugins": true,
-        "plugins": [plugin, ports],
+        "cniVersion": Version::V1_0_0.text(), "cniVersions": [Version::V1_0_0.text(), Version::NEWEST.text()],
+        "name": "trine", "loadOnlyInlinedPlugins": true, "plugins": [plugin, ports],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::NetworkList;
+
+    #[test]
+    fn old_runtimes_are_answered_in_their_version_and_new_ones_in_the_newest() {
+        let range: Cidr = "10.244.0.0/24".parse().unwrap();
+        let network =
+            DefaultNetwork { instance: "0a0b0c", pod_cidrs: &[range], data_dir: Path::new("/d"), mtu: None };
+        let conflist = default_network(&network);
+        // What a runtime reads that does not know the list of versions.
+        assert_eq!(conflist["cniVersion"], "1.0.0");
+        let read = NetworkList::parse(conflist.to_string().as_bytes()).unwrap();
+        assert_eq!(read.version, Version::NEWEST);
+    }
 }
