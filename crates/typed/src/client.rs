@@ -2,7 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use std::time::Duration;
+
+use kube::client::retry::RetryPolicy;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tower::retry::RetryLayer;
+use tower::{BoxError, Layer};
+
+/// How often a request is sent again, and the first and the longest pause before it. A server may ask for a longer one.
+const RETRIES: u32 = 3;
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Why no client could be made.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +43,22 @@ pub async fn from_kubeconfig(path: &Path) -> Result<kube::Client, ClientError> {
     let file = Kubeconfig::read_from(path).map_err(broken)?;
     let config =
         kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(broken)?;
-    kube::Client::try_from(config)
-        .map_err(|source| ClientError::Client { path: path.to_owned(), source: Box::new(source) })
+    of(config).map_err(|source| ClientError::Client { path: path.to_owned(), source: Box::new(source) })
+}
+
+/// A client that asks again a few times when the server says that it is busy, or not there for the moment. `kube`'s own asks
+/// fifteen times, ever more slowly: an hour until somebody hears of it.
+///
+/// # Errors
+/// If TLS cannot be set up.
+pub fn of(mut config: kube::Config) -> kube::Result<kube::Client> {
+    config.default_retry = false;
+    let namespace = config.default_namespace.clone();
+    let once = kube::Client::try_from(config)?;
+    let Ok(policy) = RetryPolicy::new(RETRY.0, RETRY.1, RETRIES, true) else { return Ok(once) };
+    let send = tower::service_fn(move |request| {
+        let once = once.clone();
+        async move { once.send(request).await.map_err(BoxError::from) }
+    });
+    Ok(kube::Client::new(RetryLayer::new(policy).layer(send), namespace))
 }
