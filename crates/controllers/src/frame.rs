@@ -168,6 +168,8 @@ pub async fn run(
         supervised("namespace", cx("namespace-controller"), crate::namespace::run),
         supervised("namespace-defaults", cx("service-account-controller"), crate::namespace_defaults::run),
         supervised("node-ipam", cx("node-controller"), crate::node_ipam::run),
+        supervised("node-lifecycle", cx("node-controller"), crate::node_lifecycle::run),
+        supervised("taint-eviction", cx("node-controller"), crate::taint_eviction::run),
         supervised("endpoint-slice", cx("endpointslice-controller"), crate::endpoint_slice::run),
         supervised("endpoints", cx("endpoint-controller"), crate::endpoints::run),
         supervised(

@@ -3,6 +3,8 @@
 //! - [`namespace`] empties namespaces that are being deleted
 //! - [`namespace_defaults`] the `default` ServiceAccount and `kube-root-ca.crt` of every namespace
 //! - [`node_ipam`] a Pod range for every node
+//! - [`node_lifecycle`] whether a node is there, and what its conditions keep away
+//! - [`taint_eviction`] Pods leave nodes that drive them off
 //! - [`endpoint_slice`] which Pods stand behind which Service
 //! - [`endpoints`] the same in the older form
 //! - [`endpoint_slice_mirroring`] what somebody wrote in the older form, in the newer one
@@ -47,12 +49,14 @@ pub mod mirrors;
 pub mod namespace;
 pub mod namespace_defaults;
 pub mod node_ipam;
+pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod replica_set;
 pub mod resource_quota;
 pub mod role_aggregation;
 pub mod service_account_token;
 pub mod stateful_set;
+pub mod taint_eviction;
 pub mod ttl_after_finished;
 pub mod volume_binder;
 pub mod volume_protection;

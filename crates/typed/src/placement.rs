@@ -54,7 +54,9 @@ pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| covers(toleration, taint))
 }
 
-fn covers(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether this one covers a taint.
+#[must_use]
+pub fn covers(toleration: &Toleration, taint: &Taint) -> bool {
     let effect = toleration.effect.as_deref().unwrap_or_default();
     let key = toleration.key.as_deref().unwrap_or_default();
     let exists = toleration.operator.as_deref() == Some("Exists");

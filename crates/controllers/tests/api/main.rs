@@ -10,6 +10,7 @@ mod deployments;
 mod jobs;
 mod namespaces;
 mod node;
+mod nodes_lost;
 mod promises;
 mod replica_sets;
 mod stateful_sets;
