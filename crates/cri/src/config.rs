@@ -3,6 +3,9 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use tokio::sync::watch;
+use trine_kernel::netlink::Cidr;
+
 /// Settings of the runtime.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -26,6 +29,8 @@ pub struct Config {
     pub streaming_address: IpAddr,
     /// The program that runs as `keeper`; this one if none.
     pub keeper: Option<PathBuf>,
+    /// Where the kubelet's word goes of which Pod range the node has (`UpdateRuntimeConfig`); without it nobody asks.
+    pub pod_range: Option<watch::Sender<Option<Cidr>>>,
     /// Registries of the image store.
     pub images: trine_images::Options,
 }
@@ -44,6 +49,7 @@ impl Default for Config {
             cgroup_parent: String::new(),
             streaming_address: IpAddr::from([127, 0, 0, 1]),
             keeper: None,
+            pod_range: None,
             images: trine_images::Options::default(),
         }
     }

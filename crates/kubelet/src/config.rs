@@ -70,8 +70,8 @@ pub struct Config {
     pub cluster_dns: Vec<IpAddr>,
     /// Search domain of the cluster (default `cluster.local`).
     pub cluster_domain: String,
-    /// Range told to the runtime by `UpdateRuntimeConfig`; `None` leaves the runtime's network alone.
-    pub pod_cidr: Option<String>,
+    /// Tell the runtime the Node's Pod range by `UpdateRuntimeConfig`, as upstream does; else its network is left alone.
+    pub tell_pod_range: bool,
     /// The node's resolver configuration (default `/etc/resolv.conf`).
     pub resolv_conf: PathBuf,
     /// Parent cgroup named to the runtime; empty leaves it to the runtime.
@@ -97,7 +97,7 @@ impl Config {
             client_ca_pem: String::new(),
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
-            pod_cidr: None,
+            tell_pod_range: false,
             resolv_conf: PathBuf::from("/etc/resolv.conf"),
             cgroup_parent: String::new(),
             node_labels: Vec::new(),

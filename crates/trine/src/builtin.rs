@@ -1,5 +1,7 @@
 //! What a fresh cluster is given: the built-in network's configuration, and the objects of the built-in driver.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Context;
 use serde_json::{Value, json};
 use trine_kernel::netlink::Cidr;
@@ -19,19 +21,27 @@ pub const NODE_ACCOUNT: &str = "trine-node";
 /// # Errors
 /// What the file system says.
 pub fn write_network(layout: &Layout, instance: &str, range: Cidr) -> anyhow::Result<()> {
-    let dir = layout.cni_conf();
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    write_network_to(&layout.cni_conf(), &layout.cni_state(), instance, range).map(drop)
+}
+
+/// The same into another folder, for another runtime; addresses are kept in `state`. The file's path.
+///
+/// # Errors
+/// What the file system says.
+pub fn write_network_to(dir: &Path, state: &Path, instance: &str, range: Cidr) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let conflist = trine_cni::default_network(&trine_cni::DefaultNetwork {
         instance,
         pod_cidrs: &[range],
-        data_dir: &layout.cni_state(),
+        data_dir: state,
         mtu: None,
     });
     let path = dir.join("90-trine.conflist");
     let fresh = dir.join(".90-trine.new");
     std::fs::write(&fresh, serde_json::to_vec_pretty(&conflist)?)
         .and_then(|()| std::fs::rename(&fresh, &path))
-        .with_context(|| format!("cannot write {}", path.display()))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// The range that the first node is given out of the cluster's.
@@ -66,6 +76,15 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
         all.into_iter().chain(names).map(|(path, object)| create(client, path, object)),
     );
     tokio::try_join!(made, settings.publish(client)).map(drop)
+}
+
+/// Creates the StorageClass of the built-in driver if it is missing.
+///
+/// # Errors
+/// What the API server says.
+pub async fn create_class(client: &Client) -> anyhow::Result<()> {
+    let class = json!(trine_csi_controllers::objects(trine_csi_driver::DRIVER_NAME).class);
+    create(client, "/apis/storage.k8s.io/v1/storageclasses".to_owned(), class).await
 }
 
 /// Looks first: a Service that is there already is refused for its address, not for its name.

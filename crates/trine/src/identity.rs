@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use anyhow::Context;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
@@ -54,7 +55,9 @@ impl Identity {
     /// # Errors
     /// If the file is unreadable, no free range is left, or another Trine has taken this one's ranges meanwhile.
     pub fn claim(layout: &Layout) -> anyhow::Result<(Self, Vec<Reservation>)> {
-        if let Some(identity) = Self::load(layout)? {
+        let _alone = alone(layout)?;
+        let loaded = Self::load(layout)?;
+        if let Some(identity) = loaded.clone().filter(|identity| !identity.pod_cidr.is_empty()) {
             let mut held = Vec::new();
             for range in [&identity.pod_cidr, &identity.service_cidr].into_iter().chain(&identity.nodes_cidr)
             {
@@ -71,9 +74,28 @@ impl Identity {
             pod.context("every range that Trine tries for Pods is in use on this machine")?;
         let (service_cidr, services) =
             service.context("every range that Trine tries for Services is in use on this machine")?;
-        let identity = Self { pod_cidr, service_cidr, ..Self::new(node_name())? };
+        // A plane of this data dir that needs no ranges may have been here first.
+        let own = loaded.map_or_else(|| Self::new(node_name()), Ok)?;
+        let identity = Self { pod_cidr, service_cidr, ..own };
         identity.save(layout)?;
         Ok((identity, vec![pods, services]))
+    }
+
+    /// The identity of a data dir for a node whose ranges are somebody else's choice, made at its first start. A node does not
+    /// change its name.
+    ///
+    /// # Errors
+    /// If the file is unreadable, or it is another node's.
+    pub fn of_node(layout: &Layout, name: Option<String>) -> anyhow::Result<Self> {
+        let _alone = alone(layout)?;
+        if let Some(identity) = Self::load(layout)? {
+            let same = name.is_none_or(|name| name == identity.node);
+            anyhow::ensure!(same, "{} is node {}'s", layout.root().display(), identity.node);
+            return Ok(identity);
+        }
+        let identity = Self::new(name.unwrap_or_else(node_name))?;
+        identity.save(layout)?;
+        Ok(identity)
     }
 
     /// A fresh instance for a node, in a cluster whose ranges are not known yet.
@@ -142,6 +164,16 @@ impl Identity {
         std::fs::rename(&fresh, layout.identity())?;
         Ok(())
     }
+}
+
+/// Holds other processes of the data dir off its identity, while this one looks whether there is one.
+fn alone(layout: &Layout) -> anyhow::Result<std::fs::File> {
+    std::fs::create_dir_all(layout.run())
+        .with_context(|| format!("cannot make the data dir {}", layout.root().display()))?;
+    let path = layout.run().join("lock-identity");
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
 }
 
 /// Something of which a network namespace has one, held by this process until it ends, however it ends. Two Trines that
@@ -228,6 +260,18 @@ fn choose(seconds: &[u8], taken: &[(u8, u8)]) -> Option<(String, Reservation)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn planes_of_one_data_dir_have_one_identity_whichever_is_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path()).unwrap();
+        let first = Identity::of_node(&layout, Some("n1".to_owned())).unwrap();
+        let (with_ranges, _held) = Identity::claim(&layout).unwrap();
+        assert_eq!((&with_ranges.instance, &with_ranges.node), (&first.instance, &first.node));
+        assert!(!with_ranges.pod_cidr.is_empty());
+        assert_eq!(Identity::of_node(&layout, None).unwrap().pod_cidr, with_ranges.pod_cidr);
+        assert!(Identity::of_node(&layout, Some("n2".to_owned())).is_err());
+    }
 
     #[test]
     fn a_range_that_the_machine_routes_is_not_chosen() {

@@ -70,6 +70,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::Cri(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::CsiDriver(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        Command::Kubelet(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        Command::Proxy(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::Server(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         // Before there is any thread, too: a process moves as a whole.
         Command::Agent(AgentArgs { place, .. }) | Command::Down(DownArgs { place, .. }) => {
@@ -91,7 +93,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Demo(_)
         | Command::Web(_)
         | Command::Cri(_)
+        | Command::Kubelet(_)
+        | Command::Proxy(_)
         | Command::Dns(_)
+        | Command::Scheduler(_)
+        | Command::Controllers(_)
+        | Command::CsiControllers(_)
         | Command::CsiDriver(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
@@ -106,9 +113,15 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => return demo::run(&args).await,
         Command::Up(args) => up::run(&args).await?,
-        Command::Cri(args) => alone::cri(&args).await?,
-        Command::Dns(args) => alone::dns(args).await?,
-        Command::CsiDriver(args) => alone::csi_driver(&args).await?,
+        Command::Cri(args) => alone::node::cri(&args).await?,
+        Command::CsiDriver(args) => alone::node::csi_driver(&args).await?,
+        Command::Kubelet(args) => alone::node::kubelet(&args).await?,
+        Command::Proxy(args) => alone::node::proxy(&args).await?,
+        Command::Dns(args) => alone::cluster::dns(args).await?,
+        Command::Scheduler(args) => alone::cluster::scheduler(args).await?,
+        Command::Controllers(args) => alone::cluster::controllers(args).await?,
+        Command::CsiControllers(args) => alone::cluster::csi_controllers(args).await?,
+        Command::Cni(command) => alone::plugins::run(&command)?,
         Command::Server(args) => server::run(&args).await?,
         Command::Agent(args) => agent::run(&args).await?,
         Command::Token(command) => cli::token::run(command).await?,

@@ -96,7 +96,10 @@ pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plan
 }
 
 /// Runs the proxy with the node's own range, anew if that changes.
-async fn proxy(
+///
+/// # Errors
+/// What the proxy says.
+pub async fn proxy(
     client: Client,
     config: trine_proxy::Config,
     mut range: watch::Receiver<Option<Cidr>>,
@@ -124,7 +127,7 @@ async fn proxy(
 }
 
 /// Writes the network's configuration, and the range into the identity, whenever the node is given another range.
-async fn follow_range(layout: Layout, identity: Identity, mut range: watch::Receiver<Option<Cidr>>) {
+pub async fn follow_range(layout: Layout, identity: Identity, mut range: watch::Receiver<Option<Cidr>>) {
     while range.changed().await.is_ok() {
         let Some(range) = *range.borrow_and_update() else { continue };
         let written = builtin::write_network(&layout, &identity.instance, range).and_then(|()| {
@@ -207,7 +210,8 @@ fn kubelet_config(node: &Node) -> trine_kubelet::Config {
         port: trine_kubelet::config::DEFAULT_PORT,
         cluster_dns: node.settings.cluster_dns.clone(),
         cluster_domain: node.settings.cluster_domain.clone(),
-        pod_cidr: None,
+        // The network's configuration is written by this process.
+        tell_pod_range: false,
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
         cgroup_parent: String::new(),
         node_labels: Vec::new(),

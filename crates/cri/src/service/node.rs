@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
+use tonic::Status;
 use trine_contracts::cri::{
     CgroupDriver, LinuxRuntimeConfiguration, RuntimeCondition, RuntimeConfigResponse, RuntimeFeatures,
     RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus, StatusResponse, VersionResponse,
 };
+
+use trine_kernel::netlink::Cidr;
 
 use super::Service;
 use crate::error::chain;
@@ -25,6 +28,19 @@ pub(super) fn runtime_config() -> RuntimeConfigResponse {
 }
 
 impl Service {
+    /// Passes on which range the node's Pods have: the network's configuration is written by whoever started the runtime.
+    pub(super) fn set_pod_range(&self, ranges: &str) -> Result<(), Status> {
+        // One for each family, the first one's first. None is nothing new.
+        let Some(range) = ranges.split(',').next().filter(|range| !range.is_empty()) else { return Ok(()) };
+        let range: Cidr = range
+            .parse()
+            .map_err(|_| Status::invalid_argument(format!("UpdateRuntimeConfig: {range:?} is no range")))?;
+        if let Some(told) = &self.0.inner.config.pod_range {
+            told.send_if_modified(|old| old.replace(range) != Some(range));
+        }
+        Ok(())
+    }
+
     pub(super) async fn node_status(&self, verbose: bool) -> StatusResponse {
         let condition = |kind: &str, trouble: Option<(&str, String)>| RuntimeCondition {
             r#type: kind.to_owned(),

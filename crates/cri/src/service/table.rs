@@ -44,9 +44,10 @@ impl RuntimeService for Service {
 
     async fn update_runtime_config(
         &self,
-        _: Request<UpdateRuntimeConfigRequest>,
+        request: Request<UpdateRuntimeConfigRequest>,
     ) -> Answer<UpdateRuntimeConfigResponse> {
-        // The Pod range is in the network's own configuration.
+        let network = request.into_inner().runtime_config.and_then(|config| config.network_config);
+        self.set_pod_range(&network.unwrap_or_default().pod_cidr)?;
         Ok(Response::new(UpdateRuntimeConfigResponse {}))
     }
 

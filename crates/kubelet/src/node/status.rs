@@ -103,11 +103,6 @@ impl NodeStatusManager {
             tokio::time::sleep(Duration::from_millis(10)).await;
             health = self.health().await;
         }
-        if let (Some(cidr), false) = (&self.config.pod_cidr, health.version.is_empty())
-            && let Err(error) = self.runtime.set_pod_cidr(cidr).await
-        {
-            tracing::warn!(error = error.chain(), "the runtime did not take the Pod range");
-        }
         let span = tracing::info_span!(target: "trine::step", "register Node", plane = "kubelet",
             detail = %self.config.node_name, error = tracing::field::Empty);
         let node = async {
@@ -133,7 +128,11 @@ impl NodeStatusManager {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut images = Vec::new();
         let mut images_at: Option<Instant> = None;
+        let mut told = None;
         loop {
+            if self.config.tell_pod_range {
+                self.tell_pod_range(&mut told).await;
+            }
             let health = self.health().await;
             self.network_ready.send_if_modified(|ready| {
                 std::mem::replace(ready, health.network_ready) != health.network_ready
@@ -145,12 +144,27 @@ impl NodeStatusManager {
             if let Err(error) = self.report(&health, images.clone()).await {
                 tracing::warn!(error = error.chain(), "node status not sent");
             }
-            let pause = if health.not_ready.is_some() { NOT_READY_CHECK } else { NODE_STATUS_CHECK };
+            let hurry = health.not_ready.is_some() || self.config.tell_pod_range && told.is_none();
+            let pause = if hurry { NOT_READY_CHECK } else { NODE_STATUS_CHECK };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
+        }
+    }
+
+    /// Tells the runtime the range that the Node has been given, if it is another than the one that was told last.
+    async fn tell_pod_range(&self, told: &mut Option<String>) {
+        let name = &self.config.node_name;
+        let range = match api("get Node", name, self.nodes.get(name)).await {
+            Ok(node) => node.spec.and_then(|spec| spec.pod_cidr),
+            Err(error) => return tracing::warn!(error = error.chain(), "the Node's Pod range is not known"),
+        };
+        let Some(range) = range.filter(|range| told.as_ref() != Some(range)) else { return };
+        match self.runtime.set_pod_cidr(&range).await {
+            Ok(()) => *told = Some(range),
+            Err(error) => tracing::warn!(error = error.chain(), "the runtime did not take the Pod range"),
         }
     }
 

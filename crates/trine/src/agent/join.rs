@@ -115,7 +115,7 @@ pub async fn client(text: &str) -> anyhow::Result<Client> {
     let file = kube::config::Kubeconfig::from_yaml(text)?;
     let config =
         kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+    Ok(trine_typed::client::of(config)?)
 }
 
 /// The client of what is kept.

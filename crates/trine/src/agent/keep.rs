@@ -83,16 +83,20 @@ pub async fn renew(
 /// If there are no random numbers.
 pub fn first_serving(who: &Who) -> anyhow::Result<Pair> {
     let kept = credentials::load_serving(&who.layout).filter(|pair| !is_due(pair, who.ip));
-    kept.map_or_else(|| unsigned(who), Ok)
+    kept.map_or_else(|| unsigned(&who.node), Ok)
 }
 
 fn is_due(pair: &Pair, ip: IpAddr) -> bool {
     validity(&pair.0, Timestamp::now()) != Validity::Fresh || !credentials::names(&pair.0, ip)
 }
 
-fn unsigned(who: &Who) -> anyhow::Result<Pair> {
+/// What a kubelet shows that nobody has signed a certificate for.
+///
+/// # Errors
+/// If there are no random numbers.
+pub fn unsigned(node: &str) -> anyhow::Result<Pair> {
     let key = rcgen::KeyPair::generate()?;
-    let params = rcgen::CertificateParams::new(vec![who.node.clone()])?;
+    let params = rcgen::CertificateParams::new(vec![node.to_owned()])?;
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 

@@ -15,6 +15,7 @@ mod request;
 mod tests;
 pub mod token;
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,16 +25,17 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use trine_typed::kube::Client;
 
-use crate::cli::node_args::AgentArgs;
+use crate::cli::node_args::{AgentArgs, JoinArgs};
 use crate::control::ended;
 use crate::daemon;
 use crate::identity::{self, Identity};
 use crate::layout::Layout;
-use crate::node::{self, Node, Ways};
+use crate::node::{self, Node, Pair, Ways};
 use crate::planes::Planes;
 use crate::settings::Settings;
 use join::Invitation;
 use keep::Who;
+pub use keep::unsigned;
 
 /// How long to wait before the cluster's settings are asked for again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -74,25 +76,46 @@ async fn nobody_listens() {
     while tokio::io::stdin().read(&mut byte).await.is_ok_and(|read| read > 0) {}
 }
 
+/// A node that the cluster knows. What it shows is exchanged before it ends, for ever.
+pub struct Joined {
+    /// Talks to the API server as the node.
+    pub client: Client,
+    /// What its kubelet shows, and shows next.
+    pub serving: watch::Receiver<Pair>,
+    /// The cluster's authority, PEM.
+    pub ca_pem: String,
+    who: Who,
+    stored: credentials::Stored,
+}
+
+/// Joins the cluster, or comes back to it.
+///
+/// # Errors
+/// If the words do not suffice, the server is another cluster's, or the token does not hold.
+pub async fn join(layout: &Layout, node: &str, ip: IpAddr, args: &JoinArgs) -> anyhow::Result<Joined> {
+    let invitation = invitation(args)?;
+    let stored = join::credentials(layout, node, &invitation).await?;
+    let who = Who { layout: layout.clone(), node: node.to_owned(), ip };
+    let (newest, of_node) = watch::channel(Some(join::client_of(layout).await?));
+    let client = current::client(of_node);
+    let (newest_serving, serving) = watch::channel(keep::first_serving(&who)?);
+    tokio::spawn(keep::client(who.clone(), stored.clone(), newest));
+    tokio::spawn(keep::serving(who.clone(), client.clone(), newest_serving));
+    Ok(Joined { client, serving, ca_pem: stored.ca_pem.clone(), who, stored })
+}
+
 async fn start(
     args: &AgentArgs,
     layout: &Layout,
     stop: &CancellationToken,
 ) -> anyhow::Result<Vec<crate::planes::Plane>> {
-    let mut identity = own_identity(layout, args.node_name.clone())?;
+    let mut identity = Identity::of_node(layout, args.node_name.clone())?;
     let ip = args.node_ip.map_or_else(identity::node_ip, Ok)?;
-    let invitation = invitation(args)?;
-    let stored = join::credentials(layout, &identity.node, &invitation).await?;
-    let who = Who { layout: layout.clone(), node: identity.node.clone(), ip };
-    let node_client = join::client_of(layout).await?;
-    let (newest, of_node) = watch::channel(Some(node_client));
-    let of_node = current::client(of_node);
+    let joined = join(layout, &identity.node, ip, &args.join).await?;
+    let of_node = joined.client;
     let (newest_planes, of_planes) = watch::channel(None);
     let of_planes = current::client(of_planes);
-    let (newest_serving, serving) = watch::channel(keep::first_serving(&who)?);
-    tokio::spawn(keep::client(who.clone(), stored.clone(), newest));
-    tokio::spawn(keep::serving(who.clone(), of_node.clone(), newest_serving));
-    tokio::spawn(keep::account(who.clone(), of_node.clone(), stored.clone(), newest_planes));
+    tokio::spawn(keep::account(joined.who, of_node.clone(), joined.stored, newest_planes));
     let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
     let settings = settings(layout, &mut identity, &of_node).await?;
     let node = Node {
@@ -100,8 +123,8 @@ async fn start(
         identity,
         ip,
         settings,
-        serving,
-        ca_pem: stored.ca_pem,
+        serving: joined.serving,
+        ca_pem: joined.ca_pem,
         registries: args.registries.clone(),
     };
     let ways =
@@ -111,19 +134,7 @@ async fn start(
     Ok(started)
 }
 
-/// The names of this data dir, made at its first start. A node does not change its name.
-fn own_identity(layout: &Layout, name: Option<String>) -> anyhow::Result<Identity> {
-    if let Some(identity) = Identity::load(layout)? {
-        let same = name.is_none_or(|name| name == identity.node);
-        anyhow::ensure!(same, "{} is node {}'s", layout.root().display(), identity.node);
-        return Ok(identity);
-    }
-    let identity = Identity::new(name.unwrap_or_else(identity::node_name))?;
-    identity.save(layout)?;
-    Ok(identity)
-}
-
-fn invitation(args: &AgentArgs) -> anyhow::Result<Invitation> {
+fn invitation(args: &JoinArgs) -> anyhow::Result<Invitation> {
     let read = |path: &Path| {
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
     };

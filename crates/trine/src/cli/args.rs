@@ -1,10 +1,13 @@
 //! The words of the command line.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::alone_args::{
+    CniCommand, ControllersArgs, CriArgs, CsiControllersArgs, CsiDriverArgs, DnsArgs, KubeletArgs, ProxyArgs,
+    SchedulerArgs,
+};
 use super::node_args::{AgentArgs, Place, ServerArgs, TokenCommand};
 use crate::layout::DEFAULT_DATA_DIR;
 use crate::registries::RegistryArgs;
@@ -38,10 +41,23 @@ pub enum Command {
     Down(DownArgs),
     /// The runtime alone, for somebody else's kubelet
     Cri(CriArgs),
-    /// The CSI driver alone, for somebody else's kubelet and sidecars
-    CsiDriver(CsiDriverArgs),
+    /// The kubelet alone, for somebody else's API server and runtime
+    Kubelet(KubeletArgs),
+    /// The Service proxy alone, for somebody else's cluster
+    Proxy(ProxyArgs),
     /// The name server alone, for somebody else's cluster
     Dns(DnsArgs),
+    /// The scheduler alone, for somebody else's API server
+    Scheduler(SchedulerArgs),
+    /// The controllers alone, for somebody else's API server
+    Controllers(ControllersArgs),
+    /// The CSI driver alone, for somebody else's kubelet and sidecars
+    CsiDriver(CsiDriverArgs),
+    /// The CSI sidecars alone: they provision and attach with anybody's driver
+    CsiControllers(CsiControllersArgs),
+    /// The network plugins, for somebody else's runtime
+    #[command(subcommand)]
+    Cni(CniCommand),
     /// Health of every plane, one line each
     Status(DataDir),
     /// Show objects
@@ -127,60 +143,6 @@ pub struct UpArgs {
     /// Which store
     #[command(flatten)]
     pub store: StoreArgs,
-}
-
-/// Words of `cri`.
-#[derive(Debug, Clone, Args)]
-pub struct CriArgs {
-    /// The socket, `unix:///...`; D/run/cri.sock when left out
-    #[arg(long)]
-    pub endpoint: Option<String>,
-    /// Where images come from
-    #[command(flatten)]
-    pub registries: RegistryArgs,
-    /// Where the runtime's files are
-    #[command(flatten)]
-    pub data_dir: DataDir,
-}
-
-/// Words of `dns`.
-#[derive(Debug, Clone, Args)]
-pub struct DnsArgs {
-    /// The cluster whose names are answered
-    #[arg(long)]
-    pub kubeconfig: PathBuf,
-    /// The address to answer on
-    #[arg(long, default_value = "127.0.0.1")]
-    pub address: IpAddr,
-    /// The port to answer on, UDP and TCP; the first free one from 10053 when left out
-    #[arg(long)]
-    pub port: Option<u16>,
-    /// The cluster's domain
-    #[arg(long, default_value = "cluster.local")]
-    pub domain: String,
-    /// The name servers for all other names
-    #[arg(long, default_value = "/etc/resolv.conf")]
-    pub resolv_conf: PathBuf,
-    /// The node of this server, to join the endpoints of the Service kube-system/kube-dns
-    #[arg(long)]
-    pub announce: Option<String>,
-}
-
-/// Words of `csi-driver`.
-#[derive(Debug, Clone, Args)]
-pub struct CsiDriverArgs {
-    /// The socket, `unix:///...`; plugins/disk.csi.trine.dev/csi.sock in the kubelet's root when left out
-    #[arg(long)]
-    pub endpoint: Option<String>,
-    /// The name of the node that the volumes lie on; the machine's when left out
-    #[arg(long)]
-    pub node_id: Option<String>,
-    /// Volumes that the node takes at once
-    #[arg(long, default_value_t = trine_csi_driver::DEFAULT_MAX_VOLUMES)]
-    pub max_volumes: u32,
-    /// Where the driver's files are
-    #[command(flatten)]
-    pub data_dir: DataDir,
 }
 
 /// Words of `down`.

@@ -1,10 +1,11 @@
 //! The command line. Its words are a contract: scripts rely on them.
 //!
-//! - [`args`] the words; [`node_args`] those of a cluster in parts
+//! - [`args`] the words; [`node_args`] those of a cluster in parts, [`alone_args`] those of one plane
 //! - [`resources`] which kind a word means, and its REST path
 //! - [`connect`] the client of a command: `--kubeconfig`, or the data dir's
 //! - one file for each verb
 
+pub mod alone_args;
 pub mod apply;
 pub mod args;
 pub mod connect;

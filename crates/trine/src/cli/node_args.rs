@@ -58,9 +58,9 @@ impl Place {
     }
 }
 
-/// Words of `agent`.
+/// How a node joins a cluster.
 #[derive(Debug, Clone, Args)]
-pub struct AgentArgs {
+pub struct JoinArgs {
     /// The server, as `https://HOST:PORT` [default: the one from last time]
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
@@ -73,6 +73,14 @@ pub struct AgentArgs {
     /// The certificate of the cluster's authority, PEM, if the token does not pin it
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
+}
+
+/// Words of `agent`.
+#[derive(Debug, Clone, Args)]
+pub struct AgentArgs {
+    /// How it joins
+    #[command(flatten)]
+    pub join: JoinArgs,
     /// The node's name [default: this machine's]
     #[arg(long, value_name = "NAME")]
     pub node_name: Option<String>,
