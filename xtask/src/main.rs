@@ -6,6 +6,7 @@ mod descriptors;
 mod fuzz;
 mod packages;
 mod skips;
+mod swap;
 mod test;
 mod upstream;
 mod vm;
@@ -33,8 +34,9 @@ fn main() -> anyhow::Result<()> {
         ["arch"] => arch::check(&test::workspace_root()?),
         ["descriptors", definitions] => descriptors::run(definitions),
         ["upstream", rest @ ..] => upstream::run(rest),
+        ["swap", rest @ ..] => swap::run(rest),
         _ => {
-            println!("{COMMANDS}\n{}", upstream::USAGE);
+            println!("{COMMANDS}\n{}\n{}", upstream::USAGE, swap::USAGE);
             Ok(())
         }
     }

@@ -29,6 +29,10 @@ const NEEDED_FOR_VM: [(&str, &str); 6] = [
     ("util-linux", "/usr/bin/setpriv"),
 ];
 
+/// The same for Trine's kubelet on another runtime.
+const NEEDED_FOR_SWAP: [(&str, &str); 3] =
+    [("busybox-static", "/bin/busybox"), ("containerd", "/usr/bin/containerd"), ("runc", "/usr/sbin/runc")];
+
 /// Modules whose files tests read (upstream's samples of objects), with their versions.
 const MODULES: [&str; 1] = ["k8s.io/api@v0.37.0"];
 
@@ -94,7 +98,19 @@ pub fn install() -> anyhow::Result<()> {
 /// # Errors
 /// If something is missing and cannot be installed.
 pub fn install_for_vm() -> anyhow::Result<()> {
-    let missing = missing(&NEEDED_FOR_VM);
+    install_or_say(&NEEDED_FOR_VM)
+}
+
+/// Installs another runtime.
+///
+/// # Errors
+/// If something is missing and cannot be installed.
+pub fn install_for_swap() -> anyhow::Result<()> {
+    install_or_say(&NEEDED_FOR_SWAP)
+}
+
+fn install_or_say(needed: &[(&'static str, &str)]) -> anyhow::Result<()> {
+    let missing = missing(needed);
     if missing.is_empty() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use anyhow::Context;
 use super::go::{self, Tool};
 
 /// The etcd that the store's own tests use.
-const TOOL: Tool = Tool {
+pub const TOOL: Tool = Tool {
     module: "crates/store/tests/etcd-server",
     package: ".",
     test: false,

@@ -23,6 +23,11 @@ pub struct Tool {
     pub versioned: &'static str,
 }
 
+/// The version that upstream's own build writes into the programs of k8s.io/kubernetes.
+pub const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion={version} \
+    -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor={minor} \
+    -X k8s.io/component-base/version.gitTreeState=clean";
+
 /// Whether there is `go`.
 #[must_use]
 pub fn present() -> bool {

@@ -10,20 +10,20 @@
 
 mod critest;
 mod e2e;
-mod etcd;
+pub mod etcd;
 mod finish;
 mod ginkgo;
-mod go;
+pub mod go;
 mod images;
 mod junit;
 mod known;
 mod options;
 mod oracle;
 mod quick;
-mod results;
+pub mod results;
 mod sanity;
 mod suite;
-mod trine;
+pub mod trine;
 mod verdict;
 
 pub use quick::quick;

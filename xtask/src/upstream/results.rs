@@ -75,7 +75,8 @@ impl Row {
     }
 }
 
-fn said(program: &str, words: &[&str]) -> String {
+/// What a program says, without the line's end; nothing if it cannot.
+pub fn said(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output();
     output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default()
 }

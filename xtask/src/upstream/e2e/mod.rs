@@ -30,17 +30,12 @@ pub const TOOL: Tool = Tool {
     package: "k8s.io/kubernetes/test/e2e",
     test: true,
     file: "e2e.test",
-    ldflags: VERSION,
+    ldflags: go::KUBERNETES_VERSION,
     versioned: "k8s.io/kubernetes",
 };
 
 /// What its specs of the command line call.
 const KUBECTL: Tool = Tool { package: "k8s.io/kubernetes/cmd/kubectl", test: false, file: "kubectl", ..TOOL };
-
-/// The version that upstream's own build writes into both.
-const VERSION: &str = "-X k8s.io/component-base/version.gitVersion={version} \
-    -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor={minor} \
-    -X k8s.io/component-base/version.gitTreeState=clean";
 
 /// What every spec of a run is given.
 pub struct Bench<'a> {
