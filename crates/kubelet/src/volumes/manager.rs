@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use trine_typed::event::{Level, Recorder};
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
-use super::model::{Actual, Certainty, Desired, Device, Lock, Mount, MountKey, Resolved, Wanted, in_use};
+use super::model::{
+    Actual, Certainty, Desired, Device, Lock, Mount, MountKey, MountedClaim, Resolved, Wanted, in_use,
+};
 use super::operations::{Context, Operations, Outcome};
 use super::plan::{Held, Operation, plan};
 use super::source::{self, Source};
@@ -58,21 +60,6 @@ pub struct Ready {
     pub block: bool,
     /// Whether it may only be read.
     pub read_only: bool,
-}
-
-/// A volume of a claim that is mounted as a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountedClaim {
-    /// The Pod's UID.
-    pub uid: String,
-    /// Namespace of the Pod and of the claim.
-    pub namespace: String,
-    /// The claim's name.
-    pub claim: String,
-    /// The volume's name in the Pod.
-    pub volume: String,
-    /// Where it is.
-    pub path: PathBuf,
 }
 
 /// Keeps the volumes of all Pods.
@@ -491,7 +478,11 @@ fn failed(state: &mut State, operation: &Operation, lock: Lock, error: &KubeletE
     state.pauses.insert(lock.clone(), pause);
     state.held.waiting.insert(lock.clone(), now.checked_add(pause).unwrap_or(now));
     let text = describe(operation, error);
-    tracing::info!(error = text, "volume operation failed");
+    if not_yet {
+        tracing::debug!(error = text, "volume operation waits");
+    } else {
+        tracing::info!(error = text, "volume operation failed");
+    }
     state.errors.insert(lock.clone(), text.clone());
     if !not_yet {
         return Some(text);

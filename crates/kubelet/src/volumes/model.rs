@@ -181,3 +181,18 @@ pub fn in_use(desired: &Desired, actual: &Actual) -> BTreeSet<String> {
         .map(|(key, _)| super::paths::unique(&key.driver, &key.handle));
     wanted.chain(there).collect()
 }
+
+/// A volume of a claim that is mounted as a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountedClaim {
+    /// The Pod's UID.
+    pub uid: String,
+    /// Namespace of the Pod and of the claim.
+    pub namespace: String,
+    /// The claim's name.
+    pub claim: String,
+    /// The volume's name in the Pod.
+    pub volume: String,
+    /// Where it is.
+    pub path: PathBuf,
+}

@@ -11,7 +11,7 @@ use crate::api::server::Server;
 use crate::error::KubeletError;
 use crate::node::machine::meminfo_field;
 use crate::runtime::labels;
-use crate::volumes::manager::MountedClaim;
+use crate::volumes::model::MountedClaim;
 
 /// Ticks of `/proc/stat` in a second (`USER_HZ`, the same on all architectures that there are).
 const TICKS: u64 = 100;
