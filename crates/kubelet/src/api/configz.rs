@@ -29,7 +29,6 @@ fn settings(config: &Config) -> Value {
         "clusterDNS": config.cluster_dns,
         "clusterDomain": config.cluster_domain,
         "resolvConf": config.resolv_conf,
-        "podCIDR": config.pod_cidr.clone().unwrap_or_default(),
         "containerRuntimeEndpoint": format!("unix://{}", config.cri_socket.display()),
         "cgroupRoot": config.cgroup_parent,
         "cgroupsPerQOS": false,
