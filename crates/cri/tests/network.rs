@@ -194,10 +194,11 @@ async fn ports_of_the_host_lead_to_the_pod_that_has_them_and_to_nobody_when_it_i
     let host = |args: &[&str]| assert!(Command::new("ip").args(args).status().unwrap().success());
     host(&["addr", "add", "192.0.2.1/32", "dev", "lo"]);
     host(&["addr", "add", "192.0.2.2/32", "dev", "lo"]);
+    host(&["addr", "add", "2001:db8::1/128", "dev", "lo"]);
     std::fs::create_dir_all(&node.config.cni_conf_dir).unwrap();
     let conflist = trine_cni::default_network(&trine_cni::DefaultNetwork {
         instance: &node.config.instance,
-        pod_cidrs: &["10.79.0.0/24".parse().unwrap()],
+        pod_cidrs: &["10.79.0.0/24".parse().unwrap(), "fd00:79::/64".parse().unwrap()],
         data_dir: &node.config.cni_state_dir,
         mtu: None,
     });
@@ -218,6 +219,7 @@ async fn ports_of_the_host_lead_to_the_pod_that_has_them_and_to_nobody_when_it_i
         port(Protocol::Udp, 12053, 53, ""),
         // The port that the first Pod has on all addresses, on one of them.
         port(Protocol::Tcp, 12000, 81, "192.0.2.2"),
+        port(Protocol::Tcp, 12006, 82, ""),
     ];
     let second = node.run_pod(&with("second", mappings)).await;
     let one = node.run(&first, script("main", "exec nc -ll -p 80 -e cat")).await;
@@ -226,12 +228,15 @@ async fn ports_of_the_host_lead_to_the_pod_that_has_them_and_to_nobody_when_it_i
     let netns = trine_kernel::netns::Netns::open(&netns).unwrap();
     echo_datagrams(netns.run(|| UdpSocket::bind("0.0.0.0:53")).unwrap().unwrap());
     greet(netns.run(|| TcpListener::bind("0.0.0.0:81")).unwrap().unwrap());
+    greet(netns.run(|| TcpListener::bind("[::]:82")).unwrap().unwrap());
     let said =
         |to: &'static str, expected: Option<&'static str>| soon(to, move || ask(to).as_deref() == expected);
     said("127.0.0.1:12000", Some("hello\n")).await;
     said("192.0.2.1:12000", Some("hello\n")).await;
     said("192.0.2.1:12001", Some("hello\n")).await;
     said("192.0.2.2:12000", Some("other\n")).await;
+    said("192.0.2.1:12006", Some("other\n")).await;
+    said("[2001:db8::1]:12006", Some("other\n")).await;
     said("127.0.0.1:12001", None).await;
     assert_eq!(ask_by_datagram(&early, "192.0.2.1:12053").as_deref(), Some("hello\n"), "the early client");
     let ask_inside = |to: &str| format!("echo hello | nc -w 2 {to} || true");
@@ -243,7 +248,9 @@ async fn ports_of_the_host_lead_to_the_pod_that_has_them_and_to_nobody_when_it_i
     said("192.0.2.1:12000", Some("hello\n")).await;
     node.client().stop_pod_sandbox(stop(&first)).await.unwrap();
     said("192.0.2.1:12000", None).await;
-    let tables = trine_kernel::nft::Nft::open().unwrap().tables(trine_kernel::nft::Family::Ip).unwrap();
-    assert!(tables.is_empty(), "{tables:?}");
+    for family in [trine_kernel::nft::Family::Ip, trine_kernel::nft::Family::Ip6] {
+        let tables = trine_kernel::nft::Nft::open().unwrap().tables(family).unwrap();
+        assert!(tables.is_empty(), "{family:?}: {tables:?}");
+    }
     node.finish().await;
 }
