@@ -1,6 +1,6 @@
 //! Images with a program or a shell, and nothing else.
 
-use crate::upstream::images::recipe::Part::{Base, Busybox, Go, Of, Packages, SharedBusybox, Text};
+use crate::upstream::images::recipe::Part::{Base, Busybox, Go, Link, Of, Packages, SharedBusybox, Text};
 use crate::upstream::images::recipe::{Proof, Recipe, idle, own};
 
 /// That it can be started, as far as that can be seen.
@@ -13,6 +13,10 @@ const BUSYBOX: &[(&[&str], &str)] =
 /// The same, and commands that Debian's busybox lacks.
 const IPCS: &[(&[&str], &str)] =
     &[BUSYBOX[0], (&["ipcs", "-m"], "Shared Memory"), (&["sh", "-c", "pgrep sleep | head -n 1"], "1")];
+
+/// The same, and a shell that keeps all variables.
+const VARIABLES: &[(&[&str], &str)] =
+    &[BUSYBOX[0], (&["env", "data-1=kept", "sh", "-c", "env"], "data-1=kept")];
 
 /// Processes by the name of their program, a line each.
 const PGREP: &str = "#!/bin/sh\nfound=$(pidof \"$1\") && echo \"$found\" | tr ' ' '\\n'\n";
@@ -39,9 +43,11 @@ pub const RECIPES: &[Recipe] = &[
         name: "busybox",
         references: &["registry.k8s.io/e2e-test-images/busybox:1.37.0-2"],
         alike: false,
-        parts: &[Base, Busybox],
+        // Debian's busybox is older, and its shell drops variables whose names are none to it; but specs look for its words.
+        // So `sh` is another one, and `/bin/sh` is busybox's.
+        parts: &[Base, Packages(&["bash"]), Link("/usr/local/bin/sh", "/usr/bin/bash"), Busybox],
         config: config!(r#""Cmd": ["sh"]"#),
-        proof: idle(BUSYBOX),
+        proof: idle(VARIABLES),
     },
     Recipe {
         name: "busybox-with-ipcs",
