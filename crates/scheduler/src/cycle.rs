@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use trine_typed::event::{Level, Recorder};
 use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams, PostParams};
@@ -19,6 +20,7 @@ use trine_typed::mirror::Mirror;
 
 use crate::framework::{Decision, decide};
 use crate::plugins::volume_binding::{Bindings, is_bound};
+use crate::preemption::nominated_node;
 use crate::queue::Backoff;
 use crate::snapshot::{NodeInfo, Snapshot};
 use trine_typed::pods::claim_names;
@@ -73,16 +75,17 @@ pub enum SchedulerError {
     },
 }
 
-struct Scheduler {
-    client: Client,
-    config: Config,
-    recorder: Recorder,
+pub(crate) struct Scheduler {
+    pub(crate) client: Client,
+    pub(crate) config: Config,
+    pub(crate) recorder: Recorder,
     pods: Mirror<Pod>,
     nodes: Mirror<Node>,
     claims: Mirror<PersistentVolumeClaim>,
     volumes: Mirror<PersistentVolume>,
     classes: Mirror<StorageClass>,
     csi_nodes: Mirror<CSINode>,
+    budgets: Mirror<PodDisruptionBudget>,
     changed: Arc<Notify>,
     /// Woken with every change too, for tasks that wait for claims.
     claims_changed: Arc<Notify>,
@@ -105,6 +108,7 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
         volumes: start(&client, &changed, &stop),
         classes: start(&client, &changed, &stop),
         csi_nodes: start(&client, &changed, &stop),
+        budgets: start(&client, &changed, &stop),
         client,
         config,
         changed,
@@ -169,7 +173,17 @@ impl Scheduler {
                 }
                 Decision::Nowhere(message) => {
                     backoff.failed(&pod.uid().unwrap_or_default(), begin.elapsed());
-                    self.report(&pod, &message).await;
+                    self.report(&pod, &message, Nomination::None).await;
+                }
+                Decision::Wait(message) => {
+                    backoff.failed(&pod.uid().unwrap_or_default(), begin.elapsed());
+                    self.report(&pod, &message, Nomination::AsItIs).await;
+                }
+                Decision::Preempt(room, message) => {
+                    backoff.failed(&pod.uid().unwrap_or_default(), begin.elapsed());
+                    snapshot.nominated.entry(room.node.clone()).or_default().push(Arc::clone(&pod));
+                    self.report(&pod, &message, Nomination::To(&room.node)).await;
+                    self.make_room(&pod, &room, &snapshot).await;
                 }
             }
         }
@@ -215,6 +229,12 @@ impl Scheduler {
         snapshot.volumes = self.volumes.all().into_iter().map(|v| (v.name_any(), v)).collect();
         snapshot.classes = self.classes.all().into_iter().map(|c| (c.name_any(), c)).collect();
         snapshot.csi_nodes = self.csi_nodes.all().into_iter().map(|c| (c.name_any(), c)).collect();
+        snapshot.budgets = self.budgets.all();
+        for pod in all.iter().filter(|p| !has_node(p)) {
+            if let Some(node) = nominated_node(pod) {
+                snapshot.nominated.entry(node.to_owned()).or_default().push(Arc::clone(pod));
+            }
+        }
         snapshot.place(all.iter().filter(|p| has_node(p)).cloned());
         snapshot.place(self.lock().values().cloned());
         snapshot
@@ -239,7 +259,8 @@ impl Scheduler {
             async move {
                 if let Err(error) = this.bind(&pod, &node, &bindings).await {
                     tracing::Span::current().record("error", trine_typed::chain::display(&error));
-                    this.report(&pod, &trine_typed::chain::display(&error)).await;
+                    let message = trine_typed::chain::display(&error);
+                    this.report(&pod, &message, Nomination::AsItIs).await;
                     this.lock().remove(pod.metadata.uid.as_deref().unwrap_or_default());
                     this.changed.notify_one();
                 }
@@ -311,16 +332,21 @@ impl Scheduler {
         }
     }
 
-    /// The condition PodScheduled=False and a FailedScheduling event.
-    async fn report(&self, pod: &Pod, message: &str) {
+    /// The condition PodScheduled=False, the node that is promised, and a FailedScheduling event.
+    async fn report(&self, pod: &Pod, message: &str, nomination: Nomination<'_>) {
         let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
         let old = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled");
         let known = old.is_some_and(|c| c.status == "False" && c.message.as_deref() == Some(message));
-        if !known {
+        let nominated = match nomination {
+            Nomination::AsItIs => nominated_node(pod),
+            Nomination::None => None,
+            Nomination::To(node) => Some(node),
+        };
+        if !known || nominated != nominated_node(pod) {
             let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-            let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [{
-                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-                "lastTransitionTime": Timestamp::now().to_string()}]}});
+            let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"nominatedNodeName": nominated,
+                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": message, "lastTransitionTime": Timestamp::now().to_string()}]}});
             let done =
                 api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(&patch)).await;
             if let Err(error) = done {
@@ -329,6 +355,14 @@ impl Scheduler {
         }
         self.recorder.post(pod, Level::Warning, "FailedScheduling", message).await;
     }
+}
+
+/// What becomes of the node that was promised to a Pod.
+#[derive(Clone, Copy)]
+enum Nomination<'a> {
+    AsItIs,
+    None,
+    To(&'a str),
 }
 
 fn has_node(pod: &Pod) -> bool {

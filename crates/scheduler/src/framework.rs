@@ -8,6 +8,7 @@ use crate::plugins::volume_binding::{self, Bindings};
 use crate::plugins::{
     node_affinity, node_ports, node_resources_fit, node_unschedulable, node_volume_limits, taint_toleration,
 };
+use crate::preemption::{self, Room};
 use crate::snapshot::{NodeInfo, Snapshot};
 
 /// Why one node is no place for a Pod.
@@ -45,6 +46,10 @@ pub enum Decision {
     },
     /// Nowhere; the message of the condition and the event.
     Nowhere(String),
+    /// Nowhere yet: the Pods that make room for it are still on their way out.
+    Wait(String),
+    /// Nowhere before these have made room.
+    Preempt(Room, String),
 }
 
 /// Decides for one Pod. Of nodes with the same score the one with the fewest Pods wins, then `tie` turns.
@@ -67,19 +72,53 @@ pub fn decide(pod: &Pod, snapshot: &Snapshot, tie: usize) -> Decision {
     let mut feasible = Vec::new();
     let mut rejected = Vec::new();
     for node in snapshot.nodes.values() {
-        match filter(pod, node, snapshot, &volumes) {
+        match filter(pod, &snapshot.for_pod(pod, node), snapshot, &volumes) {
             Ok(bindings) => feasible.push((node, bindings)),
-            Err(reasons) => rejected.push(reasons),
+            Err(reasons) => rejected.push((node, reasons)),
         }
     }
     let best = feasible.iter().map(|(node, _)| rank(pod, node)).max();
     let mut winners: Vec<_> =
         feasible.into_iter().filter(|(node, _)| Some(rank(pod, node)) == best).collect();
     if winners.is_empty() {
-        return Decision::Nowhere(fit_error(total, &rejected));
+        return without_place(pod, snapshot, &volumes, &rejected);
     }
     let (node, bindings) = winners.swap_remove(tie % winners.len());
     Decision::Place { node: node.name().to_owned(), bindings }
+}
+
+/// What becomes of a Pod that fits nowhere as things are.
+fn without_place(
+    pod: &Pod,
+    snapshot: &Snapshot,
+    volumes: &volume_binding::PodVolumes,
+    rejected: &[(&NodeInfo, Vec<Rejection>)],
+) -> Decision {
+    let total = rejected.len();
+    let reasons = rejected.iter().flat_map(|(_, reasons)| reasons).map(|r| r.reason.as_str());
+    let mut message = format!("0/{total} nodes are available: {}.", counted(reasons));
+    if let Some(why) = preemption::forbidden(pod, snapshot) {
+        message += &format!(" preemption: {why}");
+        return match preemption::nominated_node(pod) {
+            Some(_) => Decision::Wait(message),
+            None => Decision::Nowhere(message),
+        };
+    }
+    let (hopeless, hopeful): (Vec<_>, Vec<_>) =
+        rejected.iter().partition(|(_, reasons)| reasons.iter().any(|r| r.lasting));
+    let nodes = hopeful.iter().map(|(node, _)| *node);
+    let room = preemption::make_room(pod, nodes, &snapshot.budgets, |node| {
+        let fits = filter(pod, &snapshot.for_pod(pod, node), snapshot, volumes);
+        fits.map(drop).map_err(|reasons| reasons.into_iter().map(|r| r.reason).collect())
+    });
+    match room {
+        Ok(room) => Decision::Preempt(room, message),
+        Err(mut why) => {
+            why.extend(hopeless.iter().map(|_| "Preemption is not helpful for scheduling".to_owned()));
+            let why = counted(why.iter().map(String::as_str));
+            Decision::Nowhere(format!("{message} preemption: 0/{total} nodes are available: {why}."))
+        }
+    }
 }
 
 fn rank(pod: &Pod, node: &NodeInfo) -> (i128, std::cmp::Reverse<usize>) {
@@ -102,27 +141,15 @@ fn filter(
     volume_binding::filter(volumes, node, snapshot).map_err(one)
 }
 
-/// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) ... . preemption: ...`, as upstream builds it.
-fn fit_error(total: usize, rejected: &[Vec<Rejection>]) -> String {
+/// `1 Insufficient cpu, 2 node(s) ...`, as upstream counts and sorts reasons.
+fn counted<'a>(reasons: impl Iterator<Item = &'a str>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for rejection in rejected.iter().flatten() {
-        *counts.entry(&rejection.reason).or_default() += 1;
+    for reason in reasons {
+        *counts.entry(reason).or_default() += 1;
     }
-    let mut reasons: Vec<String> = counts.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
-    reasons.sort();
-    let hopeless = rejected.iter().filter(|r| r.iter().any(|x| x.lasting)).count();
-    let mut preemption = Vec::new();
-    if total > hopeless {
-        preemption.push(format!("{} No preemption victims found for incoming pod", total - hopeless));
-    }
-    if hopeless > 0 {
-        preemption.push(format!("{hopeless} Preemption is not helpful for scheduling"));
-    }
-    format!(
-        "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {}.",
-        reasons.join(", "),
-        preemption.join(", ")
-    )
+    let mut counted: Vec<String> = counts.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+    counted.sort();
+    counted.join(", ")
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! What the scheduler knows at one instant. Assumed Pods (decided, not yet seen bound) count as placed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use trine_typed::pods::is_finished;
+
+use crate::preemption::priority;
 
 pub use trine_typed::demand::{Amounts, allocatable, amount, requests};
 
@@ -33,6 +37,10 @@ pub struct Snapshot {
     pub classes: BTreeMap<String, Arc<StorageClass>>,
     /// CSI drivers per node.
     pub csi_nodes: BTreeMap<String, Arc<CSINode>>,
+    /// Budgets that preemption should keep.
+    pub budgets: Vec<Arc<PodDisruptionBudget>>,
+    /// Pods that a node was promised to, by node: others made room for them.
+    pub nominated: BTreeMap<String, Vec<Arc<Pod>>>,
 }
 
 impl NodeInfo {
@@ -80,6 +88,18 @@ impl Snapshot {
                 info.add(pod);
             }
         }
+    }
+
+    /// A node as a Pod may count on it: with the Pods that it was promised to, unless they are of lower priority.
+    #[must_use]
+    pub fn for_pod<'a>(&self, pod: &Pod, node: &'a NodeInfo) -> Cow<'a, NodeInfo> {
+        let mut seen = Cow::Borrowed(node);
+        for other in self.nominated.get(node.name()).into_iter().flatten() {
+            if other.metadata.uid != pod.metadata.uid && priority(other) >= priority(pod) {
+                seen.to_mut().add(Arc::clone(other));
+            }
+        }
+        seen
     }
 
     /// The claim `name` in the Pod's namespace.

@@ -1,8 +1,11 @@
 //! Which nodes a Pod may be on: by selectors of nodes, and by taints that it tolerates.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Whether a node is what `nodeSelector` and the required part of node affinity ask for.
 #[must_use]
@@ -46,6 +49,25 @@ fn requirement_holds(requirement: &NodeSelectorRequirement, value: Option<&str>)
         "Lt" => compared().is_some_and(|(have, want)| have < want),
         _ => false,
     }
+}
+
+/// Whether labels are what a selector asks for; an empty selector asks for nothing.
+#[must_use]
+pub fn labels_match(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
+    let label = |key: &str| labels.and_then(|labels| labels.get(key));
+    let equal = selector.match_labels.iter().flatten().all(|(k, v)| label(k) == Some(v));
+    let expressions = selector.match_expressions.iter().flatten();
+    equal
+        && expressions.into_iter().all(|e| {
+            let values = e.values.as_deref().unwrap_or_default();
+            match (e.operator.as_str(), label(&e.key)) {
+                ("In", Some(value)) => values.contains(value),
+                ("NotIn", value) => !value.is_some_and(|v| values.contains(v)),
+                ("Exists", value) => value.is_some(),
+                ("DoesNotExist", value) => value.is_none(),
+                _ => false,
+            }
+        })
 }
 
 /// Whether one of these covers a taint.

@@ -1,8 +1,8 @@
 //! Which volume a claim may get. Scheduler and volume binder have to agree. Source: upstream's `volume.FindMatchingVolume`.
 
+use crate::placement::labels_match;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use trine_objects::quantity::Quantity;
 
 /// Set on a claim when scheduler or user chose its volume and the binder has finished.
@@ -36,26 +36,9 @@ pub fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
         && volume.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Available")
         && class(&have.storage_class_name) == class(&want.storage_class_name)
         && mode(&have.volume_mode) == mode(&want.volume_mode)
-        && want.selector.as_ref().is_none_or(|s| selects(s, volume))
+        && want.selector.as_ref().is_none_or(|s| labels_match(s, volume.metadata.labels.as_ref()))
         && want.access_modes.iter().flatten().all(|m| offered.contains(m))
         && asked.is_none_or(|q| capacity(volume) >= amount(q))
-}
-
-fn selects(selector: &LabelSelector, volume: &PersistentVolume) -> bool {
-    let label = |key: &str| volume.metadata.labels.as_ref().and_then(|l| l.get(key));
-    let equal = selector.match_labels.iter().flatten().all(|(k, v)| label(k) == Some(v));
-    let expressions = selector.match_expressions.iter().flatten();
-    equal
-        && expressions.into_iter().all(|e| {
-            let values = e.values.as_deref().unwrap_or_default();
-            match (e.operator.as_str(), label(&e.key)) {
-                ("In", Some(value)) => values.contains(value),
-                ("NotIn", value) => !value.is_some_and(|v| values.contains(v)),
-                ("Exists", value) => value.is_some(),
-                ("DoesNotExist", value) => value.is_none(),
-                _ => false,
-            }
-        })
 }
 
 #[cfg(test)]
