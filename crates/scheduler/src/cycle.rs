@@ -9,7 +9,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use trine_typed::event::{Level, Recorder};
-use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use trine_typed::k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+};
 use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use trine_typed::k8s_openapi::jiff::Timestamp;
@@ -86,6 +88,7 @@ pub(crate) struct Scheduler {
     classes: Mirror<StorageClass>,
     csi_nodes: Mirror<CSINode>,
     budgets: Mirror<PodDisruptionBudget>,
+    namespaces: Mirror<Namespace>,
     changed: Arc<Notify>,
     /// Woken with every change too, for tasks that wait for claims.
     claims_changed: Arc<Notify>,
@@ -109,6 +112,7 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
         classes: start(&client, &changed, &stop),
         csi_nodes: start(&client, &changed, &stop),
         budgets: start(&client, &changed, &stop),
+        namespaces: start(&client, &changed, &stop),
         client,
         config,
         changed,
@@ -230,6 +234,8 @@ impl Scheduler {
         snapshot.classes = self.classes.all().into_iter().map(|c| (c.name_any(), c)).collect();
         snapshot.csi_nodes = self.csi_nodes.all().into_iter().map(|c| (c.name_any(), c)).collect();
         snapshot.budgets = self.budgets.all();
+        let labels = |n: Arc<Namespace>| (n.name_any(), n.metadata.labels.clone().unwrap_or_default());
+        snapshot.namespaces = self.namespaces.all().into_iter().map(labels).collect();
         for pod in all.iter().filter(|p| !has_node(p)) {
             if let Some(node) = nominated_node(pod) {
                 snapshot.nominated.entry(node.to_owned()).or_default().push(Arc::clone(pod));

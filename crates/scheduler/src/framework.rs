@@ -1,14 +1,17 @@
 //! Filters of all plugins on all nodes, the best of those that remain, and upstream's sentence when none does.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
 use crate::plugins::volume_binding::{self, Bindings};
 use crate::plugins::{
-    node_affinity, node_ports, node_resources_fit, node_unschedulable, node_volume_limits, taint_toleration,
+    inter_pod_affinity, node_affinity, node_ports, node_resources_fit, node_unschedulable,
+    node_volume_limits, pod_topology_spread, taint_toleration,
 };
 use crate::preemption::{self, Room};
+use crate::scoring;
 use crate::snapshot::{NodeInfo, Snapshot};
 
 /// Why one node is no place for a Pod.
@@ -69,29 +72,44 @@ pub fn decide(pod: &Pod, snapshot: &Snapshot, tie: usize) -> Decision {
             ));
         }
     };
+    let state = CycleState {
+        volumes,
+        affinity: inter_pod_affinity::State::of(pod, snapshot),
+        spread: pod_topology_spread::State::of(pod, snapshot),
+    };
     let mut feasible = Vec::new();
     let mut rejected = Vec::new();
     for node in snapshot.nodes.values() {
-        match filter(pod, &snapshot.for_pod(pod, node), snapshot, &volumes) {
+        match filter(pod, &snapshot.for_pod(pod, node), snapshot, &state) {
             Ok(bindings) => feasible.push((node, bindings)),
             Err(reasons) => rejected.push((node, reasons)),
         }
     }
-    let best = feasible.iter().map(|(node, _)| rank(pod, node)).max();
+    let nodes: Vec<&NodeInfo> = feasible.iter().map(|(node, _)| *node).collect();
+    let scores = scoring::scores(pod, &nodes, snapshot, &state).into_iter();
+    let ranks: Vec<_> = scores.zip(&nodes).map(|(score, node)| (score, Reverse(node.pods.len()))).collect();
+    let best = ranks.iter().max().copied();
     let mut winners: Vec<_> =
-        feasible.into_iter().filter(|(node, _)| Some(rank(pod, node)) == best).collect();
+        feasible.into_iter().zip(ranks).filter(|(_, rank)| Some(*rank) == best).collect();
     if winners.is_empty() {
-        return without_place(pod, snapshot, &volumes, &rejected);
+        return without_place(pod, snapshot, &state, &rejected);
     }
-    let (node, bindings) = winners.swap_remove(tie % winners.len());
+    let ((node, bindings), _) = winners.swap_remove(tie % winners.len());
     Decision::Place { node: node.name().to_owned(), bindings }
+}
+
+/// What is known about a Pod before nodes are looked at.
+pub struct CycleState {
+    volumes: volume_binding::PodVolumes,
+    pub(crate) affinity: inter_pod_affinity::State,
+    pub(crate) spread: pod_topology_spread::State,
 }
 
 /// What becomes of a Pod that fits nowhere as things are.
 fn without_place(
     pod: &Pod,
     snapshot: &Snapshot,
-    volumes: &volume_binding::PodVolumes,
+    state: &CycleState,
     rejected: &[(&NodeInfo, Vec<Rejection>)],
 ) -> Decision {
     let total = rejected.len();
@@ -108,7 +126,7 @@ fn without_place(
         rejected.iter().partition(|(_, reasons)| reasons.iter().any(|r| r.lasting));
     let nodes = hopeful.iter().map(|(node, _)| *node);
     let room = preemption::make_room(pod, nodes, &snapshot.budgets, |node| {
-        let fits = filter(pod, &snapshot.for_pod(pod, node), snapshot, volumes);
+        let fits = filter(pod, &snapshot.for_pod(pod, node), snapshot, state);
         fits.map(drop).map_err(|reasons| reasons.into_iter().map(|r| r.reason).collect())
     });
     match room {
@@ -121,15 +139,11 @@ fn without_place(
     }
 }
 
-fn rank(pod: &Pod, node: &NodeInfo) -> (i128, std::cmp::Reverse<usize>) {
-    (node_resources_fit::score(pod, node), std::cmp::Reverse(node.pods.len()))
-}
-
 fn filter(
     pod: &Pod,
     node: &NodeInfo,
     snapshot: &Snapshot,
-    volumes: &volume_binding::PodVolumes,
+    state: &CycleState,
 ) -> Result<Bindings, Vec<Rejection>> {
     let one = |r: Rejection| vec![r];
     node_unschedulable::filter(pod, node).map_err(one)?;
@@ -138,7 +152,10 @@ fn filter(
     node_ports::filter(pod, node).map_err(one)?;
     node_resources_fit::filter(pod, node)?;
     node_volume_limits::filter(pod, node, snapshot).map_err(one)?;
-    volume_binding::filter(volumes, node, snapshot).map_err(one)
+    let bindings = volume_binding::filter(&state.volumes, node, snapshot).map_err(one)?;
+    state.spread.filter(pod, node, snapshot).map_err(one)?;
+    state.affinity.filter(pod, node, snapshot).map_err(one)?;
+    Ok(bindings)
 }
 
 /// `1 Insufficient cpu, 2 node(s) ...`, as upstream counts and sorts reasons.

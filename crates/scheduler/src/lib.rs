@@ -1,7 +1,8 @@
 //! On which node? Upstream's extension points and plugin names, as pure functions over a snapshot.
 //!
 //! - [`snapshot`] what is known: nodes with their Pods, claims, volumes, classes
-//! - [`framework`] the filters and scores of all plugins, and the sentence that says why no node fits
+//! - [`framework`] the filters of all plugins, and the sentence that says why no node fits
+//! - [`scoring`] the best of those that fit
 //! - [`plugins`] one file each
 //! - [`preemption`] who makes room for a Pod of higher priority, `evict` and how
 //! - [`queue`] when a Pod that did not fit is tried again
@@ -13,6 +14,7 @@ pub mod framework;
 pub mod plugins;
 pub mod preemption;
 pub mod queue;
+pub mod scoring;
 pub mod snapshot;
 
 pub use cycle::{Config, SchedulerError, run};

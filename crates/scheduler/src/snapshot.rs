@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub classes: BTreeMap<String, Arc<StorageClass>>,
     /// CSI drivers per node.
     pub csi_nodes: BTreeMap<String, Arc<CSINode>>,
+    /// Labels of namespaces by name.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// Budgets that preemption should keep.
     pub budgets: Vec<Arc<PodDisruptionBudget>>,
     /// Pods that a node was promised to, by node: others made room for them.

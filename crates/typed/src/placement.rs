@@ -16,13 +16,15 @@ pub fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     labels_match && required.is_none_or(|required| matches(required, node))
 }
 
-/// Whether one of the selector's terms matches; a term without requirements matches nothing.
+/// Whether one of the selector's terms matches.
 #[must_use]
 pub fn matches(selector: &NodeSelector, node: &Node) -> bool {
     selector.node_selector_terms.iter().any(|term| term_matches(term, node))
 }
 
-fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
+/// Whether all requirements of a term hold; a term without any matches nothing.
+#[must_use]
+pub fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     let name = node.metadata.name.as_deref();

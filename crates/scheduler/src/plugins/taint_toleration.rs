@@ -23,6 +23,14 @@ pub fn filter(pod: &Pod, node: &NodeInfo) -> Result<(), Rejection> {
     Ok(())
 }
 
+/// How many PreferNoSchedule taints are not tolerated; the fewer the better.
+#[must_use]
+pub fn dislikes(pod: &Pod, node: &NodeInfo) -> i64 {
+    let taints = node.node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let soft = taints.filter(|taint| taint.effect == "PreferNoSchedule" && !tolerates(pod, taint)).count();
+    i64::try_from(soft).unwrap_or(i64::MAX)
+}
+
 /// True if one of the Pod's tolerations covers `taint`.
 #[must_use]
 pub fn tolerates(pod: &Pod, taint: &Taint) -> bool {
