@@ -142,6 +142,7 @@ impl Runtime {
             config: hex::encode(config.encode_to_vec()),
             state: State::Making,
             image_id: image.id.clone(),
+            image_name: name(config, &image.repo_tags),
             image_ref: image.repo_digests.first().unwrap_or(&image.id).clone(),
             cgroup: sandbox.record().cgroup.join(id),
             log_path,
@@ -258,6 +259,12 @@ impl Runtime {
 }
 
 /// The Pod's own signal, else the image's, else TERM.
+/// The name by which the image was asked for, if it is one of its names; else its first.
+fn name(config: &ContainerConfig, names: &[String]) -> String {
+    let asked = config.image.as_ref().map_or("", |image| &image.user_specified_image);
+    names.iter().find(|name| *name == asked).or(names.first()).cloned().unwrap_or_default()
+}
+
 fn stop_signal(asked: Signal, image: &str) -> i32 {
     let name = asked.as_str_name().trim_start_matches("SIGNAL_").replace("PLUS", "+").replace("MINUS", "-");
     let asked = if asked == Signal::RuntimeDefault { None } else { signal_number(&name) };
@@ -266,7 +273,22 @@ fn stop_signal(asked: Signal, image: &str) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use trine_contracts::cri::ImageSpec;
+
     use super::*;
+
+    #[test]
+    fn an_image_that_was_asked_for_by_its_id_is_shown_by_name() {
+        let asked = |user_specified_image: &str| {
+            let (image, user_specified_image) = ("sha256:aa".to_owned(), user_specified_image.to_owned());
+            let image = Some(ImageSpec { image, user_specified_image, ..Default::default() });
+            ContainerConfig { image, ..Default::default() }
+        };
+        let names = ["a.io/x:1".to_owned(), "b.io/x:2".to_owned()];
+        assert_eq!(name(&asked("b.io/x:2"), &names), "b.io/x:2");
+        assert_eq!(name(&asked("x"), &names), "a.io/x:1");
+        assert_eq!(name(&asked("x"), &[]), "");
+    }
 
     #[test]
     fn the_stop_signal_is_the_pods_then_the_images_then_term() {

@@ -37,6 +37,9 @@ pub struct ContainerRecord {
     pub state: State,
     /// The image's id.
     pub image_id: String,
+    /// A name of the image, if it had one: a kubelet asks by id, and shows people what the runtime says.
+    #[serde(default)]
+    pub image_name: String,
     /// The image's digest or id, as the contract names it.
     pub image_ref: String,
     /// Where its cgroups are.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use trine_contracts::cri::{
     self, ContainerFilter, ContainerResources, ContainerState, ContainerStatus, ContainerStatusRequest,
-    ContainerStatusResponse, ContainerUser, LinuxContainerUser,
+    ContainerStatusResponse, ContainerUser, ImageSpec, LinuxContainerUser,
 };
 
 use super::Service;
@@ -71,6 +71,10 @@ fn item(record: &ContainerRecord) -> cri::Container {
 pub(super) fn status(record: &ContainerRecord) -> ContainerStatus {
     let config = record.config();
     let exit = record.exit.clone().unwrap_or_default();
+    let image = config.image.map(|asked| match record.image_name.as_str() {
+        "" => asked,
+        name => ImageSpec { image: name.to_owned(), ..asked },
+    });
     let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
     let user = LinuxContainerUser {
         uid: record.user.uid.into(),
@@ -85,7 +89,7 @@ pub(super) fn status(record: &ContainerRecord) -> ContainerStatus {
         started_at: record.started_at,
         finished_at: exit.finished_at,
         exit_code: exit.code,
-        image: config.image,
+        image,
         image_ref: record.image_ref.clone(),
         reason: record.reason().to_owned(),
         message: exit.error.unwrap_or_default(),
