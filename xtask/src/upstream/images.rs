@@ -40,6 +40,10 @@ pub fn prepare(root: &Path, program: &Path) -> anyhow::Result<Registry> {
 
 fn make(root: &Path, program: &Path, only: Option<&str>) -> anyhow::Result<Registry> {
     let place = Place { root: root.to_owned(), dir: root.join("target/upstream/images") };
+    std::fs::create_dir_all(&place.dir)?;
+    // Another run beside this one would take what is half made away.
+    let lock = std::fs::File::create(place.dir.join("lock"))?;
+    lock.lock()?;
     // What a run that was stopped left half made.
     let _ = std::fs::remove_dir_all(place.roots());
     std::fs::create_dir_all(place.roots())?;

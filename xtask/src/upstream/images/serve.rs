@@ -2,6 +2,7 @@
 //! for them.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -85,7 +86,8 @@ impl Registry {
     pub fn hold(&self, archive: &Archive) -> anyhow::Result<()> {
         let name: String = archive.reference.replace(['/', ':'], "_");
         let stamp = self.storage.join("held").join(name);
-        if fs::read_to_string(&stamp).is_ok_and(|found| found == archive.made_of) {
+        let noted = fs::read_to_string(&stamp).is_ok_and(|found| found == archive.made_of);
+        if noted && self.answers_for(&archive.reference) {
             return Ok(());
         }
         let output = Command::new("skopeo")
@@ -98,6 +100,24 @@ impl Registry {
         anyhow::ensure!(output.status.success(), "{} cannot be pushed: {}", archive.reference, said.trim());
         fs::create_dir_all(self.storage.join("held"))?;
         Ok(fs::write(stamp, &archive.made_of)?)
+    }
+
+    /// Whether it has an image: its storage may be older or younger than what is noted of it.
+    fn answers_for(&self, reference: &str) -> bool {
+        let Some((name, tag)) = reference.rsplit_once(':') else { return false };
+        let asked = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(&self.address)?;
+            stream.set_read_timeout(Some(START_DEADLINE))?;
+            write!(
+                stream,
+                "HEAD /v2/{name}/manifests/{tag} HTTP/1.0\r\nAccept: application/vnd.oci.image.manifest.v1+json, \
+                 application/vnd.oci.image.index.v1+json\r\n\r\n"
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        asked().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
     }
 
     /// Until it ends: Ctrl-C ends both.
