@@ -87,7 +87,7 @@ impl Registry {
         let name: String = archive.reference.replace(['/', ':'], "_");
         let stamp = self.storage.join("held").join(name);
         let noted = fs::read_to_string(&stamp).is_ok_and(|found| found == archive.made_of);
-        if noted && self.answers_for(&archive.reference) {
+        if noted && self.answers_for(archive.reference) {
             return Ok(());
         }
         let output = Command::new("skopeo")
