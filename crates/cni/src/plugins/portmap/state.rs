@@ -1,7 +1,6 @@
 //! The table as it is in the kernel, changed by one at a time.
 
 use std::fs::File;
-use std::path::Path;
 
 use trine_kernel::nft::{Batch, Data, Family, Flow, Nft, NftError};
 
@@ -9,10 +8,10 @@ use super::plan::{Mapping, Owner, Present};
 use super::rules::{DEVICES, OWNERS, TARGETS};
 use crate::spec::{CniError, Code};
 
-/// Where locks are.
-const LOCKS: &str = "/run/lock";
+/// What is locked: the network namespace that the tables are in, so that no file stays behind.
+const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// The table of one family, locked for as long as this lives.
+/// The table of one family; no other is changed in its network namespace for as long as this lives.
 pub struct Table {
     nft: Nft,
     name: String,
@@ -32,16 +31,14 @@ fn owner(bytes: &[u8]) -> Option<Owner> {
 }
 
 impl Table {
-    /// Waits for its turn at the table `name`.
+    /// Waits for its turn.
     ///
     /// # Errors
     /// [`Code::Io`], or what netlink says.
     pub fn lock(name: &str, family: Family) -> Result<Self, CniError> {
-        let path = Path::new(LOCKS).join(name);
-        let lock = std::fs::create_dir_all(LOCKS)
-            .and_then(|()| File::options().create(true).append(true).open(&path))
+        let lock = File::open(NAMESPACE)
             .and_then(|file| file.lock().map(|()| file))
-            .map_err(|e| CniError::new(Code::Io, format!("cannot lock {}", path.display())).because(e))?;
+            .map_err(|e| CniError::new(Code::Io, format!("cannot lock {NAMESPACE}")).because(e))?;
         Ok(Self { nft: Nft::open()?, name: name.to_owned(), family, _lock: lock })
     }
 
