@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::spec::{AttachmentId, CniError, Code};
 use crate::{DefaultNetwork, default_network};
 
 struct Lab {
-    dir: tempfile::TempDir,
+    dir: Arc<tempfile::TempDir>,
     bin_dirs: Vec<PathBuf>,
     tokio: tokio::runtime::Runtime,
     runtime: Runtime,
@@ -30,21 +31,22 @@ impl Lab {
         if !testing::root(test) {
             return;
         }
-        let dir = tempfile::tempdir().unwrap();
+        // Outlives the namespace, whose file in it is a mount.
+        let dir = Arc::new(tempfile::tempdir().unwrap());
         let host = dir.path().join("host");
         let netns = Netns::create(&host).unwrap();
         let bin_dirs = bin_dirs.iter().map(PathBuf::from).chain([dir.path().join("bin")]).collect();
         let outcome = netns.run(|| {
             let up = LinkChange { up: Some(true), ..LinkChange::default() };
             Route::open().unwrap().set_link("lo", &up).unwrap();
-            let mut lab = Lab::new(dir, bin_dirs);
+            let mut lab = Lab::new(Arc::clone(&dir), bin_dirs);
             body(&mut lab);
         });
         netns::delete(&host).unwrap();
         outcome.unwrap();
     }
 
-    fn new(dir: tempfile::TempDir, bin_dirs: Vec<PathBuf>) -> Self {
+    fn new(dir: Arc<tempfile::TempDir>, bin_dirs: Vec<PathBuf>) -> Self {
         let runtime = Runtime::new(RuntimeOptions {
             conf_dir: dir.path().join("net.d"),
             bin_dirs: bin_dirs.clone(),
