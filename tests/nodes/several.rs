@@ -30,7 +30,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {{name: {name}}}
-spec: {{selector: {{app: {name}}}, ports: [{{port: 80, targetPort: 9000}}]}}
+spec: {{type: NodePort, selector: {{app: {name}}}, ports: [{{port: 80, targetPort: 9000}}]}}
 ---
 "#
         )
@@ -105,8 +105,15 @@ fn inside(cluster: &Cluster, pod: &str, words: &str) -> String {
     cluster.trine(&["exec", pod, "--", "/bin/busybox", "sh", "-c", words]).expect_ok().trim().to_owned()
 }
 
-/// Everybody hears everybody, by address and through the Service.
+/// Everybody hears everybody: by address, through the Service, and through its port on each node, the own one and the other.
 fn all_hear_all(cluster: &Cluster) {
+    let nodes = cluster.get("nodes");
+    let addresses: Vec<String> = nodes["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|n| text(n, "/status/addresses/0/address"))
+        .collect();
     for to in ["one", "two"] {
         let pod = text(&cluster.get(&format!("pod/{to}")), "/status/podIP");
         let service = text(&cluster.get(&format!("service/{to}")), "/spec/clusterIP");
@@ -114,6 +121,13 @@ fn all_hear_all(cluster: &Cluster) {
             assert_eq!(heard(ip, port), to);
             for from in ["one", "two"] {
                 assert_eq!(heard_by(cluster, from, ip, port), to, "from {from}");
+            }
+        }
+        let port = &cluster.get(&format!("service/{to}"))["spec"]["ports"][0]["nodePort"];
+        let port = port.as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port of the node");
+        for node in &addresses {
+            for from in ["one", "two"] {
+                assert_eq!(heard_by(cluster, from, node, port), to, "from {from} through {node}");
             }
         }
     }

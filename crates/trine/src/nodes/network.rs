@@ -83,6 +83,9 @@ pub fn join(identity: &Identity, member: &Member, netns: &Path) -> anyhow::Resul
         let change = LinkChange { master: Some(bridge.index), up: Some(true), ..LinkChange::default() };
         host.set_link(&port, &change)?;
     }
+    // Where `br_netfilter` is on, what is translated back to the node that it came from never leaves the bridge, which would
+    // drop it: a node's Pod through this host's address to a Pod of the same node.
+    host.run(&[Request::hairpin(member.link.as_str(), true)])?;
     let (lo, end) = (inside.link("lo")?, inside.link(LINK)?);
     let up = LinkChange { up: Some(true), ..LinkChange::default() };
     let mut changes = vec![up.request(&lo), up.request(&end)];
