@@ -84,6 +84,10 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   netns_mounts_under_state_dir = true
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      Root = "{dir}/containerd/runc"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{dir}/cni/bin"
     conf_dir = "{dir}/cni/net.d"

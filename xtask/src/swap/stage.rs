@@ -1,5 +1,6 @@
 //! A run: its folder, its processes, and how nothing is left of either.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +16,8 @@ use crate::upstream::etcd::Etcd;
 /// How long a process may take until what it makes is there.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
+/// How long killed processes may take to leave their group.
+const GROUPS_DEADLINE: Duration = Duration::from_secs(5);
 /// What the folders of runs begin with; the process id of the run ends them.
 const PREFIX: &str = "trine-swap-";
 
@@ -309,7 +312,10 @@ fn purge(program: &Path, data_dir: &Path) -> Vec<String> {
 /// Removes a run's folder, and what of the peers is still on this machine because of it; what that was.
 fn take_away(dir: &Path) -> Vec<String> {
     let mut left = Vec::new();
-    for (pid, program) in processes(dir) {
+    let groups = groups(dir);
+    let inside =
+        groups.iter().flat_map(|group| processes_in(group)).map(|pid| (pid, "of a container".to_owned()));
+    for (pid, program) in processes(dir).into_iter().chain(inside.collect::<BTreeMap<_, _>>()) {
         left.push(format!("process {pid} {program}"));
         let _ = Command::new("kill").args(["-9", &pid]).status();
     }
@@ -317,11 +323,15 @@ fn take_away(dir: &Path) -> Vec<String> {
         left.push(format!("mount {mount}"));
         let _ = Command::new("umount").args(["-l", mount]).status();
     }
-    let group = dir.file_name().unwrap_or_default();
-    for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        remove_groups(&hierarchy.path().join(group));
+    // What was killed leaves its group a moment later.
+    let since = Instant::now();
+    while groups.iter().any(|group| group.exists()) && since.elapsed() < GROUPS_DEADLINE {
+        groups.iter().for_each(|group| remove_groups(group));
+        std::thread::sleep(POLL);
     }
-    remove_groups(&Path::new("/sys/fs/cgroup").join(group));
+    left.extend(
+        groups.iter().filter(|group| group.exists()).map(|group| format!("cgroup {}", group.display())),
+    );
     if let Err(error) = std::fs::remove_dir_all(dir)
         && dir.exists()
     {
@@ -352,6 +362,26 @@ fn mounts(dir: &Path) -> Vec<String> {
     let all = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let targets = all.lines().filter_map(|line| line.split(' ').nth(4));
     targets.filter(|target| target.starts_with(&below)).map(str::to_owned).collect()
+}
+
+/// The groups that a peer was told to use, one in each hierarchy.
+fn groups(dir: &Path) -> Vec<PathBuf> {
+    let name = dir.file_name().unwrap_or_default();
+    let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|e| e.path());
+    let roots = hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]);
+    roots.map(|root| root.join(name)).filter(|group| group.exists()).collect()
+}
+
+/// The processes in a group and below it: of containers that their runtime has left behind.
+fn processes_in(group: &Path) -> Vec<String> {
+    let own = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let mut found: Vec<String> = own.lines().map(str::to_owned).collect();
+    for entry in std::fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(processes_in(&entry.path()));
+        }
+    }
+    found
 }
 
 /// Removes a group that a peer was told to use, and those below it. A group that is in use stays.
