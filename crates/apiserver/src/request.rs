@@ -169,6 +169,8 @@ pub struct Selection {
     fields: selector::field::FieldSelector,
     /// Where fields that only a definition knows are looked at: they are not kept beside the object.
     custom: Option<Arc<Version>>,
+    /// What is stored may be of another version, whose fields say nothing: objects are judged as they are shown.
+    converted: bool,
 }
 
 impl Selection {
@@ -200,7 +202,8 @@ impl Selection {
         }
         let special = fields.terms.iter().any(|t| !t.field.starts_with("metadata."));
         let custom = target.resource.custom().filter(|_| special).cloned();
-        Ok(Self { labels, fields, custom })
+        let converted = custom.is_some() && target.resource.converter().is_some();
+        Ok(Self { labels, fields, custom, converted })
     }
 
     /// True if the object is wanted.
@@ -212,6 +215,18 @@ impl Selection {
                 Some(version) => serde_json::from_slice(object.json())
                     .is_ok_and(|object| self.fields.matches(&version.fields(&object))),
             }
+    }
+
+    /// True if objects can only be judged as they are shown, after a webhook has converted them.
+    #[must_use]
+    pub fn is_of_converted(&self) -> bool {
+        self.converted
+    }
+
+    /// False if a stored object is not wanted for certain.
+    #[must_use]
+    pub fn may_want(&self, stored: &trine_store::Object) -> bool {
+        if self.converted { self.labels.matches_with(|key| stored.label(key)) } else { self.wants(stored) }
     }
 
     /// The value that a field of a wanted object has for certain.

@@ -57,16 +57,18 @@ pub async fn list(registry: &Registry, target: &Target, query: &Query) -> Result
     };
     let start = options.from.as_ref().map(|from| format!("{scope}{}", from.start));
     let everything = selection.is_everything();
-    let part = Part {
-        scope: &scope,
-        start: start.as_deref(),
-        // One more shows whether there is more.
-        limit: options.limit.map(|limit| limit + 1),
-        wanted: &|object| everything || selection.wants(object),
-    };
-    let listed = match exact {
-        Some(revision) => prefix.list_at(&part, revision),
-        None => Ok(prefix.list(&part)),
+    let listed = {
+        let part = Part {
+            scope: &scope,
+            start: start.as_deref(),
+            // One more shows whether there is more.
+            limit: options.limit.map(|limit| limit + 1),
+            wanted: &|object| everything || selection.may_want(object),
+        };
+        match exact {
+            Some(revision) => prefix.list_at(&part, revision),
+            None => Ok(prefix.list(&part)),
+        }
     };
     let listed = listed.map_err(|ListError::Expired { .. }| match &options.from {
         Some(from) => ApiError::Expired {
@@ -84,7 +86,26 @@ pub async fn list(registry: &Registry, target: &Target, query: &Query) -> Result
         page.next = Some(Resume { revision: Some(listed.revision), start }.encode());
         page.remaining = everything.then_some(listed.left + 1);
     }
+    page.objects = shown(registry, target, &selection, page.objects).await?;
     Ok(page)
+}
+
+/// The wanted ones of objects that may be: as they are shown where that is what counts.
+///
+/// # Errors
+/// [`ApiError::Failed`] if a webhook does not convert them.
+pub async fn shown(
+    registry: &Registry,
+    target: &Target,
+    selection: &Selection,
+    objects: Vec<Arc<Object>>,
+) -> Result<Vec<Arc<Object>>, ApiError> {
+    if !selection.is_of_converted() {
+        return Ok(objects);
+    }
+    let mut objects = target.resource.show_all(registry, objects).await?;
+    objects.retain(|object| selection.wants(object));
+    Ok(objects)
 }
 
 /// Waits a little for a revision to come.

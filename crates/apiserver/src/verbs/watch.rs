@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use trine_store::cache::{Event, Interest, Part, Past, Watch};
 use trine_store::{Object, WatchError};
 
-use super::list::wait;
+use super::list::{shown, wait};
 use super::read_options::Options;
 use crate::catalog::Served;
 use crate::http::form::Form;
@@ -48,13 +48,17 @@ impl Change {
 }
 
 /// What a change of an object is to a client that wants some of them: one that leaves the selection is deleted for it.
-fn seen(event: &Event, selection: &Selection) -> Option<Change> {
-    let now = !event.deleted && selection.wants(&event.object);
+fn seen(event: &Event, wants: impl Fn(&Object) -> bool) -> Option<Change> {
+    let now = !event.deleted && wants(&event.object);
     let before = match &event.past {
         Past::Absent => false,
-        Past::Was(object) => selection.wants(object),
+        Past::Was(object) => wants(object),
         Past::Unknown => true,
     };
+    change(before, now)
+}
+
+fn change(before: bool, now: bool) -> Option<Change> {
     match (before, now) {
         (false, true) => Some(Change::Added),
         (true, true) => Some(Change::Modified),
@@ -86,7 +90,11 @@ impl State {
             return Ok(());
         }
         self.revision = event.revision;
-        let Some(change) = seen(event, &self.selection) else { return Ok(()) };
+        let change = match self.selection.is_of_converted() {
+            true => self.seen_converted(event).await?,
+            false => seen(event, |object| self.selection.wants(object)),
+        };
+        let Some(change) = change else { return Ok(()) };
         // What left the selection is shown as it was last in it.
         let last = match &event.past {
             Past::Was(last) if change == Change::Deleted && !event.deleted => Some(last),
@@ -121,6 +129,24 @@ impl State {
             None => write(form, out),
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// [`seen`], of the objects as they are shown.
+    async fn seen_converted(&self, event: &Event) -> Result<Option<Change>, ApiError> {
+        let now = !event.deleted && self.wants_shown(&event.object).await?;
+        let before = match &event.past {
+            Past::Absent => false,
+            Past::Was(object) => self.wants_shown(object).await?,
+            Past::Unknown => true,
+        };
+        Ok(change(before, now))
+    }
+
+    async fn wants_shown(&self, object: &Arc<Object>) -> Result<bool, ApiError> {
+        let shown = self.resource.show_one(&self.registry, Arc::clone(object)).await?;
+        Ok(self.selection.wants(&shown))
     }
 }
 
@@ -170,7 +196,7 @@ async fn begin(
     let scope = scope(&target.resource, &target.namespace);
     let prefix = registry.prefix(&target.resource);
     let wanted = Arc::clone(&selection);
-    let filter = Box::new(move |event: &Event| seen(event, &wanted).is_some());
+    let filter = Box::new(move |event: &Event| seen(event, |object| wanted.may_want(object)).is_some());
     let interest = Interest::new(&scope, filter).with_fields(|field| selection.required(field));
     let mut first = Vec::new();
     let (watch, revision) = if options.initial == Some(true) {
@@ -179,10 +205,11 @@ async fn begin(
             None => registry.consistent().await?,
         }
         let (listed, watch) = {
-            let part = Part { wanted: &|object| selection.wants(object), ..Part::all(&scope) };
+            let part = Part { wanted: &|object| selection.may_want(object), ..Part::all(&scope) };
             prefix.list_and_watch(&part, interest)
         };
-        for object in &target.resource.show_all(registry, listed.objects).await? {
+        let objects = shown(registry, target, &selection, listed.objects).await?;
+        for object in &target.resource.show_all(registry, objects).await? {
             line(&mut first, Change::Added, object, &mut form, listed.revision);
         }
         if options.bookmarks {

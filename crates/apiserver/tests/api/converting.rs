@@ -59,7 +59,8 @@ fn version(name: &str, storage: bool, fields: &[&str]) -> Value {
             ((*f).to_owned(), json!({"type": "string", "maxLength": if fields.len() > 1 { 2 } else { 9 }}))
         })
         .collect();
-    json!({"name": name, "served": true, "storage": storage,
+    let selectable: Vec<Value> = fields.iter().map(|f| json!({"jsonPath": format!(".spec.{f}")})).collect();
+    json!({"name": name, "served": true, "storage": storage, "selectableFields": selectable,
         "additionalPrinterColumns": [{"name": "First", "type": "string", "jsonPath": format!(".spec.{}", fields[0])}],
         "schema": {"openAPIV3Schema": {"type": "object", "properties": {
             "spec": {"type": "object", "required": fields, "properties": properties}}}}})
@@ -99,6 +100,43 @@ fn v1(name: &str, schedule: &str) -> Value {
 fn v2(name: &str, minute: &str, hour: &str) -> Value {
     json!({"apiVersion": "example.org/v2", "kind": "Cron", "metadata": {"name": name},
         "spec": {"minute": minute, "hour": hour}})
+}
+
+#[tokio::test]
+async fn fields_are_selected_in_the_version_that_was_asked_for() {
+    let api = Api::start().await;
+    let far = Far::start(&api, answer).await;
+    defined(&api, definition(&far, "/convert", "v1")).await;
+    for (name, schedule) in [("a", "5 6"), ("b", "7 6"), ("c", "5 8")] {
+        api.make(V1, v1(name, schedule)).await;
+    }
+    let names = async |path: String| {
+        let listed = api.get(&path).await;
+        let items = listed["items"].as_array().cloned().unwrap_or_default();
+        items.iter().map(|item| text(&item["metadata"]["name"])).collect::<Vec<_>>()
+    };
+    assert_eq!(names(format!("{V2}?fieldSelector=spec.hour%3D6")).await, ["a", "b"]);
+    assert_eq!(names(format!("{V2}?fieldSelector=spec.hour%3D6,spec.minute%3D7")).await, ["b"]);
+    assert_eq!(names(format!("{V2}?fieldSelector=spec.hour!%3D6")).await, ["c"]);
+    assert_eq!(names(format!("{V1}?fieldSelector=spec.schedule%3D5 8").replace(' ', "%20")).await, ["c"]);
+
+    let mut watch = api
+        .watch(&format!(
+            "{V2}?watch=true&fieldSelector=spec.hour%3D6&sendInitialEvents=true&\
+        resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        ))
+        .await;
+    let mut next = async || {
+        let event = watch.next().await.unwrap();
+        (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+    };
+    assert_eq!(next().await, ("ADDED".into(), "a".into()));
+    assert_eq!(next().await, ("ADDED".into(), "b".into()));
+    assert_eq!(next().await.0, "BOOKMARK");
+    api.patch(&format!("{V1}/c"), json!({"spec": {"schedule": "5 6"}})).await;
+    assert_eq!(next().await, ("ADDED".into(), "c".into()));
+    api.patch(&format!("{V1}/a"), json!({"spec": {"schedule": "5 9"}})).await;
+    assert_eq!(next().await, ("DELETED".into(), "a".into()));
 }
 
 #[tokio::test]
