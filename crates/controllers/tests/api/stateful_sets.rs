@@ -89,9 +89,12 @@ async fn an_update_stops_at_the_partition_and_what_is_broken_is_in_the_way() {
     cluster.members_are(&["w-0 one", "w-1 one", "w-2 one"]).await;
     cluster.patch::<StatefulSet>("w", json!({"spec": {"template": template("two")}})).await;
     cluster.members_are(&["w-0 one", "w-1 one", "w-2 two"]).await;
-    let status = cluster.get::<StatefulSet>("w").await["status"].clone();
-    assert_ne!(status["currentRevision"], status["updateRevision"]);
-    assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(1)));
+    until("the status counts both revisions", async || {
+        let status = cluster.get::<StatefulSet>("w").await["status"].clone();
+        status["currentRevision"] != status["updateRevision"]
+            && (&status["currentReplicas"], &status["updatedReplicas"]) == (&json!(2), &json!(1))
+    })
+    .await;
     cluster.patch::<StatefulSet>("w", json!({"spec": partition(0)})).await;
     cluster.members_are(&["w-0 two", "w-1 two", "w-2 two"]).await;
     until("the update is done", async || {
