@@ -66,7 +66,7 @@ async fn every_node_has_its_daemon_and_a_new_one_by_and_by() {
     cluster.daemons_are_there(3).await;
     assert_eq!(cluster.placed().await, ["a one", "b one", "c one"]);
 
-    node.watch();
+    node.watch(3);
     cluster.patch::<DaemonSet>("d", json!({"spec": {"template": template("two")}})).await;
     cluster.daemons_are_there(3).await;
     assert_eq!(cluster.placed().await, ["a two", "b two", "c two"]);
@@ -106,7 +106,7 @@ async fn a_daemon_that_fails_is_replaced_and_one_that_surges_is_never_missing() 
     let surging = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
     cluster.create::<DaemonSet>(set(&surging)).await;
     cluster.daemons_are_there(2).await;
-    node.watch();
+    node.watch(2);
     cluster.patch::<DaemonSet>("d", json!({"spec": {"template": template("two")}})).await;
     cluster.daemons_are_there(2).await;
     until("the old ones are gone", async || cluster.placed().await == ["a two", "b two"]).await;

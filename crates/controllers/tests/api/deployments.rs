@@ -80,7 +80,7 @@ async fn a_rollout_keeps_its_limits_and_can_be_taken_back() {
     assert_eq!(cluster.condition("Progressing").await, "True NewReplicaSetAvailable");
     assert_eq!(cluster.condition("Available").await, "True MinimumReplicasAvailable");
 
-    node.watch();
+    node.watch(6);
     cluster.set_image("two").await;
     cluster.rolled_out().await;
     let seen = node.seen();
@@ -130,7 +130,7 @@ async fn recreation_never_has_old_and_new_pods_together() {
     body["spec"]["template"] = template(SLOW);
     cluster.create::<Deployment>(body).await;
     cluster.rolled_out().await;
-    node.watch();
+    node.watch(3);
     cluster.set_image("two").await;
     until("the old ones are on their way out", async || cluster.pods("app=d").await.is_empty()).await;
     tokio::time::sleep(Duration::from_millis(300)).await;

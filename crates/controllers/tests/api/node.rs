@@ -27,6 +27,7 @@ pub struct Seen {
     pub most: usize,
     /// The fewest ready Pods at a time, once there were `floor_from` of them.
     pub fewest_ready: Option<usize>,
+    floor_from: usize,
     /// Which images ran together.
     pub together: Vec<Vec<String>>,
 }
@@ -73,9 +74,10 @@ impl Node {
         node
     }
 
-    /// Forgets what was seen so far; from now on fewer ready Pods than there are now are seen, too.
-    pub fn watch(&self) {
-        *self.seen.lock().unwrap() = Seen { fewest_ready: Some(usize::MAX), ..Seen::default() };
+    /// Forgets what was seen so far. The node sees a little later than the test that `ready` Pods are; from then on fewer are seen,
+    /// too.
+    pub fn watch(&self, ready: usize) {
+        *self.seen.lock().unwrap() = Seen { floor_from: ready, ..Seen::default() };
         self.changed.notify_one();
     }
 
@@ -95,7 +97,9 @@ impl Node {
         let mut seen = self.seen.lock().unwrap();
         seen.most = seen.most.max(pods.iter().filter(active).count());
         let ready = pods.iter().filter(active).filter(|pod| is_ready(pod)).count();
-        seen.fewest_ready = seen.fewest_ready.map(|fewest| fewest.min(ready));
+        if seen.fewest_ready.is_some() || ready >= seen.floor_from {
+            seen.fewest_ready = Some(seen.fewest_ready.unwrap_or(ready).min(ready));
+        }
         let images: BTreeMap<String, ()> = pods.iter().map(|pod| (image(pod), ())).collect();
         let images: Vec<String> = images.into_keys().collect();
         if !seen.together.contains(&images) {
