@@ -159,6 +159,8 @@ impl Lifecycle {
     /// Gives the node the taints that it is to have; true if they have changed.
     async fn taint(&self, node: &Node, drive: Drive) -> Result<bool, ControllerError> {
         let Some(taints) = plan::taints(node, drive, &Time(Timestamp::now())) else { return Ok(false) };
+        // No list rather than an empty one, as upstream's clients write it.
+        let taints = Some(taints).filter(|taints| !taints.is_empty());
         // Others taint, too: what was read must be what is changed.
         let patch =
             json!({"metadata": {"resourceVersion": node.resource_version()}, "spec": {"taints": taints}});
