@@ -14,6 +14,7 @@
 //! - [`quantity`] amounts with suffixes; [`pod_resources`] those of a Pod; [`quota`] what counts in a ResourceQuota
 //! - [`versions`] kinds in two forms, of which one is stored: [`events`], [`autoscalers`]
 //! - [`conditions`] the list `status.conditions`
+//! - [`pem`] certificates and keys as text, as Secrets and bundles have them
 //! - [`time`] times in RFC 3339 and ages for people; [`schedule`] lines as in crontab
 
 pub mod apply;
@@ -25,6 +26,7 @@ pub mod jsonpath;
 pub mod names;
 pub mod outline;
 pub mod patch;
+pub mod pem;
 pub mod pod_resources;
 pub mod protobuf;
 pub mod quantity;

@@ -2,6 +2,7 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use trine_objects::pem;
 use trine_typed::k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use trine_typed::k8s_openapi::jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use x509_parser::extensions::ParsedExtension;
@@ -78,7 +79,7 @@ impl Signer {
         let signature = self.key.sign(&self.random, &body).map_err(|_| "no random numbers".to_owned())?;
         let signature = [&[0], signature.as_ref()].concat();
         let certificate = tlv(0x30, &[body, tlv(0x30, ECDSA_SHA256), tlv(0x03, &signature)].concat());
-        Ok(pem(&certificate))
+        Ok(pem::encode("CERTIFICATE", &certificate))
     }
 
     /// `TBSCertificate`.
@@ -171,17 +172,6 @@ fn time(at: Timestamp) -> Vec<u8> {
     } else {
         tlv(0x18, zoned.strftime("%Y%m%d%H%M%SZ").to_string().as_bytes())
     }
-}
-
-fn pem(der: &[u8]) -> String {
-    use base64::Engine;
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    for line in text.as_bytes().chunks(64) {
-        pem.push_str(&String::from_utf8_lossy(line));
-        pem.push('\n');
-    }
-    pem + "-----END CERTIFICATE-----\n"
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! - [`metadata`] the files that say what a mount is, for after a restart
 //! - [`reconstruct`] what a former kubelet left, from disk and the mount table
 //! - [`local`] emptyDir, hostPath and the projected kinds; [`payload`] their files; [`atomic`] how these are written
-//! - [`tokens`], [`trust`], [`pod_certificate`] tokens, authorities and certificates for the projected kinds; [`pem`] their form
+//! - [`tokens`], [`trust`], [`pod_certificate`] tokens, authorities and certificates for the projected kinds
 //! - [`fsgroup`] ownership
 //! - [`subpath`] parts of volumes
 //! - [`cleanup`] removing folders, never across a mount
@@ -28,7 +28,6 @@ pub mod model;
 pub mod operations;
 pub mod paths;
 pub mod payload;
-pub mod pem;
 pub mod plan;
 pub mod pod_certificate;
 pub mod publish;

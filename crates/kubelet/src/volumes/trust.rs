@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trine_objects::pem;
 use trine_typed::k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use trine_typed::k8s_openapi::api::core::v1::{ClusterTrustBundleProjection, Volume};
 use trine_typed::kube::api::ListParams;
@@ -9,7 +10,6 @@ use trine_typed::kube::core::Selector;
 use trine_typed::kube::{Api, Client};
 use x509_parser::pem::Pem;
 
-use super::pem;
 use crate::error::{KubeletError, api};
 
 /// The certificates of a volume by the place of the source that names them.

@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use trine_objects::pem;
 
 /// How long the server may take to show its certificate.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -118,7 +119,8 @@ impl ServerCertVerifier for Pinned {
             .build()
             .map_err(|_| unknown())?;
         let verified = verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp, now)?;
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(pem(authority));
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(pem::encode("CERTIFICATE", authority));
         Ok(verified)
     }
 
@@ -143,15 +145,4 @@ impl ServerCertVerifier for Pinned {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
-}
-
-fn pem(der: &[u8]) -> String {
-    use base64::Engine;
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    for line in text.as_bytes().chunks(64) {
-        pem.push_str(&String::from_utf8_lossy(line));
-        pem.push('\n');
-    }
-    pem + "-----END CERTIFICATE-----\n"
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use trine_objects::pem;
 
 use super::jwt::ALGORITHM;
 use crate::pki::{PkiError, read_file, write_file};
@@ -53,9 +54,9 @@ impl Key {
         let point = pair.public_key().as_ref().to_vec();
         let public = [PUBLIC_HEAD.as_slice(), &point].concat();
         let id = URL_SAFE_NO_PAD.encode(Sha256::digest(&public));
-        let pem = dir.join("sa.pub");
-        if !pem.exists() {
-            write_file(&pem, &public_pem(&public), 0o644)?;
+        let path = dir.join("sa.pub");
+        if !path.exists() {
+            write_file(&path, &pem::encode("PUBLIC KEY", &public), 0o644)?;
         }
         Ok(Self { pair, random, point, id })
     }
@@ -85,14 +86,4 @@ impl Key {
         json!({"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": ALGORITHM,
             "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y)})
     }
-}
-
-fn public_pem(der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let mut pem = "-----BEGIN PUBLIC KEY-----\n".to_owned();
-    for line in text.as_bytes().chunks(64) {
-        pem.push_str(&String::from_utf8_lossy(line));
-        pem.push('\n');
-    }
-    pem + "-----END PUBLIC KEY-----\n"
 }

@@ -8,9 +8,9 @@ use ring::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
     Ed25519KeyPair, KeyPair as _,
 };
+use trine_objects::pem;
 
 use crate::error::KubeletError;
-use crate::volumes::pem;
 
 /// Object identifiers, encoded: what the key is, its curve, how it signs.
 const EC_KEY: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];

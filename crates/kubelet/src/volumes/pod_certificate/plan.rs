@@ -6,10 +6,10 @@
 //! ```
 
 use jiff::{SignedDuration, Timestamp};
+use trine_objects::pem;
 use trine_typed::k8s_openapi::api::certificates::v1::PodCertificateRequest;
 
 use crate::error::KubeletError;
-use crate::volumes::pem;
 
 /// After this a request that cannot be found is taken as deleted, and another one is made (upstream).
 pub const ABANDONED: SignedDuration = SignedDuration::from_mins(10);
