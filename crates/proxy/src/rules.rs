@@ -14,22 +14,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use trine_kernel::netlink::Cidr;
+use trine_kernel::nft::matches::{
+    MASQUERADE, STATE_NEW, STATUS_DNAT, ct_bit, local, mark_masquerade, masked,
+};
 use trine_kernel::nft::{
-    Batch, Chain, ChainKind, CmpOp, CtKey, Element, Expr, Family, FibResult, Field, Hook, MetaKey, NatKind,
-    Reg, RejectKind, Rule, Set, SetFlags, Verdict, concat,
+    Batch, Chain, ChainKind, CmpOp, CtKey, Element, Expr, Family, Field, Hook, MetaKey, NatKind, Reg,
+    RejectKind, Rule, Set, SetFlags, Verdict, concat,
 };
 
 use crate::config::Config;
 use crate::plan::{Action, COUNT_BITS, From, Front, Key, Value};
 
-/// In a connection's mark: its source is to be replaced by the node's address.
-const MASQUERADE: u32 = 1 << 31;
-/// `ct state new`
-const STATE_NEW: u32 = 8;
-/// `ct status dnat`
-const STATUS_DNAT: u32 = 0x20;
-/// `RTN_LOCAL`
-const LOCAL: u32 = 2;
 /// Clients that are remembered at most, over all Services whose clients stay.
 const CLIENTS: u32 = 1 << 20;
 /// ICMP port unreachable.
@@ -38,10 +33,6 @@ const TCP: u8 = 6;
 
 fn chain_of(count: u16) -> String {
     format!("n{count}")
-}
-
-fn masked(reg: Reg, mask: &[u8]) -> Expr {
-    Expr::Bitwise { from: reg, to: reg, mask: mask.to_vec(), xor: vec![0; mask.len()] }
 }
 
 fn sticky_chain(seconds: u32, count: u16) -> String {
@@ -63,30 +54,12 @@ fn to_range(range: Cidr, op: CmpOp) -> Vec<Expr> {
     in_range(Expr::destination(Reg(0)), range, op)
 }
 
-/// Goes on if an address of the packet is (or is not) this host's.
-fn local(source: bool, op: CmpOp) -> Vec<Expr> {
-    vec![
-        Expr::Fib { source, result: FibResult::AddrType, to: Reg(0) },
-        Expr::Cmp(op, Reg(0), LOCAL.to_ne_bytes().to_vec()),
-    ]
-}
-
 fn loopback() -> Cidr {
     Cidr { addr: IpAddr::from([127, 0, 0, 0]), len: 8 }
 }
 
 fn multicast() -> Cidr {
     Cidr { addr: IpAddr::from([224, 0, 0, 0]), len: 4 }
-}
-
-/// Goes on if a bit of a number of connection tracking is set (or is not).
-fn ct_bit(key: CtKey, bit: u32, set: bool) -> Vec<Expr> {
-    let op = if set { CmpOp::Ne } else { CmpOp::Eq };
-    vec![
-        Expr::Ct { key, direction: None, to: Reg(0) },
-        masked(Reg(0), &bit.to_ne_bytes()),
-        Expr::Cmp(op, Reg(0), vec![0; 4]),
-    ]
 }
 
 fn address_key() -> Vec<Expr> {
@@ -112,16 +85,7 @@ fn find(key: Vec<Expr>, map: &str, masquerade: bool) -> Vec<Expr> {
     exprs.push(Expr::Map { map: map.to_owned(), key: Reg(0), to: Reg(0) });
     exprs.push(Expr::CtMarkSet(Reg(0)));
     if masquerade {
-        exprs.extend([
-            Expr::Ct { key: CtKey::Mark, direction: None, to: Reg(0) },
-            Expr::Bitwise {
-                from: Reg(0),
-                to: Reg(0),
-                mask: (!MASQUERADE).to_ne_bytes().to_vec(),
-                xor: MASQUERADE.to_ne_bytes().to_vec(),
-            },
-            Expr::CtMarkSet(Reg(0)),
-        ]);
+        exprs.extend(mark_masquerade());
     }
     exprs.push(goto("pick"));
     exprs

@@ -15,18 +15,14 @@ const NLM_F_CREATE: u16 = 0x400;
 const NLM_F_APPEND: u16 = 0x800;
 
 pub(super) const NEW_TABLE: u16 = 0;
-pub(super) const GET_TABLE: u16 = 1;
 const DEL_TABLE: u16 = 2;
 pub(super) const NEW_CHAIN: u16 = 3;
-pub(super) const GET_CHAIN: u16 = 4;
 const DEL_CHAIN: u16 = 5;
 const NEW_RULE: u16 = 6;
 const DEL_RULE: u16 = 8;
 pub(super) const NEW_SET: u16 = 9;
-pub(super) const GET_SET: u16 = 10;
 const DEL_SET: u16 = 11;
 pub(super) const NEW_ELEMENT: u16 = 12;
-pub(super) const GET_ELEMENT: u16 = 13;
 const DEL_ELEMENT: u16 = 14;
 
 /// The elements of one message; an attribute's length has sixteen bits.

@@ -46,7 +46,7 @@ impl Nft {
     /// # Errors
     /// [`NftError`].
     pub fn flows(&mut self, family: Family) -> Result<Vec<Flow>, NftError> {
-        self.dump_of(GET, family, "connections", |_| {}, read)
+        self.dump(GET, family, "connections", |_| {}, read)
     }
 
     /// Has a connection forgotten: its next packet is its first. One that is gone is success.

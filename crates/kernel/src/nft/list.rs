@@ -1,7 +1,7 @@
 //! Reading back what is there.
 
 use super::attr::{attributes, find, number, string};
-use super::batch::{GET_CHAIN, GET_ELEMENT, GET_SET, GET_TABLE};
+use super::batch::SUBSYSTEM;
 use super::error::NftError;
 use super::expr::{DATA_VERDICT, Verdict};
 use super::object::{
@@ -9,6 +9,11 @@ use super::object::{
     Element, Family, SET_DATA_TYPE, SET_KEY_TYPE, SET_NAME, SET_TABLE,
 };
 use super::socket::Nft;
+
+const GET_TABLE: u16 = (SUBSYSTEM << 8) | 1;
+const GET_CHAIN: u16 = (SUBSYSTEM << 8) | 4;
+const GET_SET: u16 = (SUBSYSTEM << 8) | 10;
+const GET_ELEMENT: u16 = (SUBSYSTEM << 8) | 13;
 
 /// A chain that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //!
 //! - [`Batch`] a list of operations, applied whole or not at all by [`Nft::commit`]
 //! - [`Chain`], [`Set`], [`Element`], [`Rule`], [`Expr`] what the operations carry
+//! - [`matches`] what rules of several tables say alike
 //! - [`Nft`] the socket, bound to the network namespace of the thread that opened it
 //! - [`Flow`] a connection that the kernel tracks: listed and forgotten by [`Nft`], too
 //! - [`NftError`] which operation was refused, and why
@@ -11,9 +12,11 @@
 mod attr;
 mod batch;
 mod conntrack;
+mod encode;
 mod error;
 mod expr;
 mod list;
+pub mod matches;
 mod object;
 mod socket;
 #[cfg(test)]

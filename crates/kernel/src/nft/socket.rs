@@ -7,7 +7,7 @@ use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt;
 
 use super::attr::{self, Head, Message, Writer};
-use super::batch::{Batch, SUBSYSTEM};
+use super::batch::Batch;
 use super::error::NftError;
 use crate::netns::Netns;
 
@@ -100,12 +100,10 @@ impl Nft {
             }
         }
         match refused {
-            Some(answer) => Err(NftError::Refused {
-                operation: batch.operation(answer.sequence),
-                reason: answer.reason,
-                others,
-                source: io::Error::from_raw_os_error(answer.errno),
-            }),
+            Some(answer) => {
+                let operation = batch.operation(answer.sequence);
+                Err(answer.refused(operation, others))
+            }
             None if done => Ok(()),
             None => Err(NftError::NoAnswer { operation: batch.operation(last) }),
         }
@@ -146,20 +144,8 @@ impl Nft {
         Ok(buffer)
     }
 
-    /// Asks nftables for a listing, as [`Self::dump_of`] does.
-    pub(super) fn dump<T>(
-        &mut self,
-        kind: u16,
-        family: super::Family,
-        what: &str,
-        body: impl Fn(&mut Writer),
-        each: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<Vec<T>, NftError> {
-        self.dump_of((SUBSYSTEM << 8) | kind, family, what, body, each)
-    }
-
     /// Asks for a listing and gives each answer's attributes to `each`; asks again if a change came between.
-    pub(super) fn dump_of<T>(
+    pub(super) fn dump<T>(
         &mut self,
         kind: u16,
         family: super::Family,
@@ -191,19 +177,9 @@ impl Nft {
         let flags = NLM_F_REQUEST | NLM_F_ACK;
         out.message(Head { kind, flags, sequence: 1, family: family as u8, resource: 0 }, &body);
         self.send(out.bytes())?;
-        let operation = operation.to_owned();
         let datagram = self.receive(0).map_err(failed("recvmsg"))?;
         let answer = attr::messages(&datagram).find(|m| m.kind == NLMSG_ERROR).and_then(|m| Answer::read(&m));
-        match answer {
-            None => Err(NftError::NoAnswer { operation }),
-            Some(answer) if answer.errno == 0 => Ok(()),
-            Some(answer) => Err(NftError::Refused {
-                operation,
-                reason: answer.reason,
-                others: 0,
-                source: io::Error::from_raw_os_error(answer.errno),
-            }),
-        }
+        outcome(operation.to_owned(), answer)
     }
 
     /// The answers up to the end of a listing; nothing if it was interrupted.
@@ -216,25 +192,23 @@ impl Nft {
                 interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
                 match message.kind {
                     NLMSG_DONE => return Ok((!interrupted).then_some(found)),
-                    NLMSG_ERROR => return self.listing_error(what, &message).map(|()| Some(found)),
+                    NLMSG_ERROR => {
+                        let answer = Answer::read(&message);
+                        return outcome(format!("list {what}"), answer).map(|()| Some(found));
+                    }
                     _ => found.extend(message.payload.get(attr::GENERIC..).and_then(&each)),
                 }
             }
         }
     }
+}
 
-    fn listing_error(&self, what: &str, message: &Message<'_>) -> Result<(), NftError> {
-        let operation = format!("list {what}");
-        match Answer::read(message) {
-            Some(answer) if answer.errno == 0 => Ok(()),
-            Some(answer) => Err(NftError::Refused {
-                operation,
-                reason: answer.reason,
-                others: 0,
-                source: io::Error::from_raw_os_error(answer.errno),
-            }),
-            None => Err(NftError::NoAnswer { operation }),
-        }
+/// What came of an operation that is answered once.
+fn outcome(operation: String, answer: Option<Answer>) -> Result<(), NftError> {
+    match answer {
+        None => Err(NftError::NoAnswer { operation }),
+        Some(answer) if answer.errno == 0 => Ok(()),
+        Some(answer) => Err(answer.refused(operation, 0)),
     }
 }
 
@@ -254,5 +228,10 @@ impl Answer {
         let reason =
             (message.flags & NLM_F_ACK_TLVS != 0).then(|| attr::find(tail, 1).map(attr::string)).flatten();
         Some(Self { sequence: message.sequence, errno, reason })
+    }
+
+    fn refused(self, operation: String, others: usize) -> NftError {
+        let source = io::Error::from_raw_os_error(self.errno);
+        NftError::Refused { operation, reason: self.reason, others, source }
     }
 }

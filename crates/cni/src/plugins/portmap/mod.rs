@@ -100,9 +100,14 @@ fn allow_loopback(route: &mut Route, device: u32) -> Result<(), CniError> {
     Ok(sysctl::ensure(&format!("net/ipv4/conf/{name}/route_localnet"), "1")?)
 }
 
+/// Whether connections are to be looked at: those of datagrams alone outlive what led them.
+fn has_datagrams(mappings: &[Mapping]) -> bool {
+    mappings.iter().any(|m| m.proto == plan::UDP)
+}
+
 /// Datagrams' connections that met the host as it was before `mappings` were there.
 fn forget_old(table: &mut Table, mappings: &[Mapping]) -> Result<(), CniError> {
-    if !mappings.iter().any(|m| m.proto == plan::UDP) {
+    if !has_datagrams(mappings) {
         return Ok(());
     }
     let locals: Vec<IpAddr> = Route::open()?.addresses(None)?.iter().map(|a| a.addr.addr).collect();
@@ -156,6 +161,9 @@ impl Portmap {
             change => rules::write_change(&mut batch, &config.table(), &change),
         }
         table.commit(batch)?;
+        if !has_datagrams(&gone) {
+            return Ok(());
+        }
         Ok(table.forget(|flow| gone.iter().any(|mapping| plan::led_to(flow, mapping)))?)
     }
 }

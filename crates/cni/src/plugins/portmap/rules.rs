@@ -8,9 +8,10 @@
 //! ```
 //! The mark is the connection's: the same bit by which the proxy asks for a masquerade.
 
+use trine_kernel::nft::matches::{MASQUERADE, STATE_NEW, STATUS_DNAT, ct_bit, local, mark_masquerade};
 use trine_kernel::nft::{
-    Batch, Chain, ChainKind, CmpOp, CtKey, Element, Expr, Family, FibResult, Field, Hook, MetaKey, NatKind,
-    PayloadBase, Reg, Rule, Set, Verdict, concat,
+    Batch, Chain, ChainKind, CmpOp, CtKey, Element, Expr, Family, Field, Hook, MetaKey, NatKind, PayloadBase,
+    Reg, Rule, Set, Verdict, concat,
 };
 
 use super::plan::{Change, Owner};
@@ -24,13 +25,6 @@ pub const DEVICES: &str = "devices";
 /// Devices, twice each: what comes by one and leaves by the same.
 const SAME: &str = "same";
 
-const MASQUERADE: u32 = 1 << 31;
-/// `RTN_LOCAL`
-const LOCAL: u32 = 2;
-/// `ct state new`
-const STATE_NEW: u32 = 8;
-/// `ct status dnat`
-const STATUS_DNAT: u32 = 0x20;
 /// Before connections are translated.
 const GUARD: i32 = -150;
 /// Before Services: a port of the host that a Pod asked for is that Pod's.
@@ -86,14 +80,6 @@ impl Kind {
     }
 }
 
-fn bit(key: CtKey, bit: u32) -> [Expr; 3] {
-    [
-        Expr::Ct { key, direction: None, to: Reg(0) },
-        Expr::Bitwise { from: Reg(0), to: Reg(0), mask: bit.to_ne_bytes().to_vec(), xor: vec![0; 4] },
-        Expr::Cmp(CmpOp::Ne, Reg(0), vec![0; 4]),
-    ]
-}
-
 /// Goes on if the first byte at `offset` of the header is the loopback's.
 fn of_loopback(offset: u32) -> [Expr; 2] {
     let load = Expr::Payload { base: PayloadBase::Network, offset, len: 1, to: Reg(0) };
@@ -119,27 +105,20 @@ fn sets(kind: &Kind) -> [Set; 4] {
 
 fn rules(kind: &Kind) -> Vec<(&'static str, Rule)> {
     let to_host = || {
-        Rule::new([
-            Expr::Fib { source: false, result: FibResult::AddrType, to: Reg(0) },
-            Expr::Cmp(CmpOp::Eq, Reg(0), LOCAL.to_ne_bytes().to_vec()),
-            Expr::Verdict(Verdict::Goto("ports".to_owned())),
-        ])
+        let mut exprs = local(false, CmpOp::Eq);
+        exprs.push(Expr::Verdict(Verdict::Goto("ports".to_owned())));
+        Rule::new(exprs)
     };
-    let turns = bit(CtKey::State, STATE_NEW).into_iter().chain(bit(CtKey::Status, STATUS_DNAT)).chain([
+    let translated = || ct_bit(CtKey::Status, STATUS_DNAT, true);
+    let same = [
         Expr::Meta(MetaKey::Iif, Reg(0)),
         Expr::Meta(MetaKey::Oif, Reg(1)),
         Expr::InSet { set: SAME.to_owned(), key: Reg(0), absent: false },
-        Expr::Ct { key: CtKey::Mark, direction: None, to: Reg(0) },
-        Expr::Bitwise {
-            from: Reg(0),
-            to: Reg(0),
-            mask: (!MASQUERADE).to_ne_bytes().to_vec(),
-            xor: MASQUERADE.to_ne_bytes().to_vec(),
-        },
-        Expr::CtMarkSet(Reg(0)),
-    ]);
-    let translated = || bit(CtKey::Status, STATUS_DNAT);
-    let marked = bit(CtKey::Mark, MASQUERADE).into_iter().chain(translated()).chain([Expr::Masquerade]);
+    ];
+    let turns = ct_bit(CtKey::State, STATE_NEW, true).into_iter().chain(translated());
+    let turns = turns.chain(same).chain(mark_masquerade());
+    let marked =
+        ct_bit(CtKey::Mark, MASQUERADE, true).into_iter().chain(translated()).chain([Expr::Masquerade]);
     let mut all = vec![
         ("ports", kind.lead(kind.load(kind.offsets.1))),
         ("ports", kind.lead(Expr::Immediate(Reg(0), vec![0; kind.bytes()]))),

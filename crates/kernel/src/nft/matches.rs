@@ -1,0 +1,54 @@
+//! What rules of several tables say alike. The bit is a contract between them: whoever marks a connection by it has its source replaced
+//! by the one who translates sources.
+
+use super::expr::{CmpOp, CtKey, Expr, FibResult, Reg};
+
+/// In a connection's mark: its source is to be replaced by the node's address.
+pub const MASQUERADE: u32 = 1 << 31;
+/// `ct state new`
+pub const STATE_NEW: u32 = 8;
+/// `ct status dnat`
+pub const STATUS_DNAT: u32 = 0x20;
+/// `RTN_LOCAL`
+const LOCAL: u32 = 2;
+
+/// Keeps the bits of `mask` in a register.
+#[must_use]
+pub fn masked(reg: Reg, mask: &[u8]) -> Expr {
+    Expr::Bitwise { from: reg, to: reg, mask: mask.to_vec(), xor: vec![0; mask.len()] }
+}
+
+/// Goes on if an address of the packet is (or is not) this host's.
+#[must_use]
+pub fn local(source: bool, op: CmpOp) -> Vec<Expr> {
+    vec![
+        Expr::Fib { source, result: FibResult::AddrType, to: Reg(0) },
+        Expr::Cmp(op, Reg(0), LOCAL.to_ne_bytes().to_vec()),
+    ]
+}
+
+/// Goes on if a bit of a number of connection tracking is set (or is not).
+#[must_use]
+pub fn ct_bit(key: CtKey, bit: u32, set: bool) -> Vec<Expr> {
+    let op = if set { CmpOp::Ne } else { CmpOp::Eq };
+    vec![
+        Expr::Ct { key, direction: None, to: Reg(0) },
+        masked(Reg(0), &bit.to_ne_bytes()),
+        Expr::Cmp(op, Reg(0), vec![0; 4]),
+    ]
+}
+
+/// Sets the [`MASQUERADE`] bit of the connection's mark.
+#[must_use]
+pub fn mark_masquerade() -> [Expr; 3] {
+    [
+        Expr::Ct { key: CtKey::Mark, direction: None, to: Reg(0) },
+        Expr::Bitwise {
+            from: Reg(0),
+            to: Reg(0),
+            mask: (!MASQUERADE).to_ne_bytes().to_vec(),
+            xor: MASQUERADE.to_ne_bytes().to_vec(),
+        },
+        Expr::CtMarkSet(Reg(0)),
+    ]
+}
