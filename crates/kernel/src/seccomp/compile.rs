@@ -8,7 +8,7 @@ use super::assemble::{
 };
 use super::install::Program;
 use super::profile::{Action, Argument, Rule, Seccomp};
-use super::table::{Abi, calls};
+use super::table::{Abi, Call, calls};
 
 /// The most instructions that the kernel takes (BPF_MAXINSNS).
 const MOST: usize = 4096;
@@ -83,10 +83,11 @@ pub fn compile(profile: &Seccomp, machine: Machine) -> Result<Program, SeccompEr
     check(profile)?;
     // What libseccomp does to a call that is made in a way that the profile does not name.
     let mut program = vec![plain(RETURN, KILL_THREAD)];
+    let table: Vec<Call> = calls().collect();
     for (abi, number, name) in machine.abis() {
         if name.is_none_or(|name| profile.architectures.iter().any(|a| a == name)) {
             let mut own = vec![plain(LOAD, NUMBER)];
-            own.extend(search(&segments(profile, abi)));
+            own.extend(search(&segments(profile, &table, abi)));
             program = either(IF_EQUAL, number, own, program);
         }
     }
@@ -146,11 +147,11 @@ fn verdict(action: Action, errno: Option<u32>) -> u32 {
 }
 
 /// The first number of each stretch of calls that fare alike, in order, from 0 on.
-fn segments(profile: &Seccomp, abi: Abi) -> Vec<(u32, Outcome)> {
+fn segments(profile: &Seccomp, table: &[Call], abi: Abi) -> Vec<(u32, Outcome)> {
     let default = verdict(profile.default_action, profile.default_errno_ret);
     let outcome = |otherwise| Outcome { conditions: Vec::new(), otherwise };
     let numbers: BTreeMap<&str, u32> =
-        calls().filter_map(|call| call.number(abi).map(|number| (call.name, number))).collect();
+        table.iter().filter_map(|call| call.number(abi).map(|number| (call.name, number))).collect();
     let mut outcomes: BTreeMap<u32, Outcome> = BTreeMap::new();
     let mut settled = BTreeSet::new();
     for rule in &profile.syscalls {
@@ -168,26 +169,24 @@ fn segments(profile: &Seccomp, abi: Abi) -> Vec<(u32, Outcome)> {
             }
         }
     }
-    let mut all: Vec<(u32, Outcome)> = vec![(0, outcome(default))];
+    // Where each begins; of two that begin at the same number the later one counts.
+    let mut all = BTreeMap::from([(0, outcome(default))]);
     let mut next = 0;
     for (number, found) in outcomes {
         if number > next {
-            all.push((next, outcome(default)));
+            all.insert(next, outcome(default));
         }
         next = number + 1;
-        all.push((number, found));
+        all.insert(number, found);
     }
     // A call that is younger than the profile: programs know what to do without it, but not if it is forbidden.
     let lets = matches!(profile.default_action, Action::Allow | Action::Log | Action::Trace);
     let unknown = ERRNO | libc::ENOSYS.unsigned_abs();
-    all.push((next, outcome(if lets || next == 0 { default } else { unknown })));
+    all.insert(next, outcome(if lets || next == 0 { default } else { unknown }));
     if abi == Abi::X86_64 {
-        all.push((X32, outcome(unknown)));
+        all.insert(X32, outcome(unknown));
     }
-    // Of two that begin at the same number the later one counts.
-    all.reverse();
-    all.dedup_by_key(|(first, _)| *first);
-    all.reverse();
+    let mut all: Vec<(u32, Outcome)> = all.into_iter().collect();
     all.dedup_by(|later, earlier| later.1 == earlier.1);
     all
 }

@@ -25,7 +25,7 @@ impl Program {
     /// From now on the calling thread, and what it starts, makes only the calls that the program lets it make.
     ///
     /// # Errors
-    /// EACCES without both CAP_SYS_ADMIN and `no_new_privs`; EINVAL if the kernel has no filters.
+    /// EACCES with neither CAP_SYS_ADMIN nor `no_new_privs`; EINVAL if the kernel has no filters.
     pub fn install(&self) -> Result<(), Errno> {
         let length = u16::try_from(self.instructions.len()).map_err(|_| Errno::INVAL)?;
         let handed = Handed { length, instructions: self.instructions.as_ptr() };
