@@ -383,11 +383,11 @@ impl Worker {
             self.stopping = Some(spec::grace(&self.pod));
             self.wake_in(Duration::from_millis(1));
         }
-        self.say_resizing(&fresh);
         // A server that changes what it is sent must not make us send it for ever.
         if self.pod.status.as_ref() == Some(&fresh) || self.sent.as_ref() == Some(&fresh) {
             return Ok(());
         }
+        self.say_resizing(&fresh);
         if let Some(newer) = status::writer::send(&self.ctx.client, &self.pod, &fresh).await?
             && spec::uid(&newer) == self.uid
         {

@@ -45,7 +45,7 @@ fn terminated(input: &StatusInput<'_>, view: &ContainerView) -> ContainerState {
 }
 
 /// The status that the API server has of a container, if it is worth more than nothing.
-fn known<'a>(input: &StatusInput<'a>, name: &str) -> Option<&'a ContainerStatus> {
+pub(super) fn known<'a>(input: &StatusInput<'a>, name: &str) -> Option<&'a ContainerStatus> {
     let status = input.pod.status.as_ref()?;
     let lists = [
         status.container_statuses.as_ref(),

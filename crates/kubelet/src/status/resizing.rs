@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodStatus};
 
+use super::containers::known;
 use super::generate::StatusInput;
 use crate::pod::spec;
 use crate::resize::plan::{Due, due};
@@ -26,12 +27,7 @@ pub fn resources(input: &StatusInput<'_>, container: &Container, status: &mut Co
     let given = container.resources.clone().unwrap_or_default();
     status.allocated_resources = given.requests.clone().filter(|requests| !requests.is_empty());
     let running = input.observed.latest(&container.name).filter(|v| v.state == RunState::Running);
-    let before = || {
-        let status = input.pod.status.as_ref()?;
-        let lists = [&status.container_statuses, &status.init_container_statuses];
-        let mut known = lists.into_iter().flat_map(|l| l.iter().flatten());
-        known.find(|s| s.name == container.name)?.resources.clone()
-    };
+    let before = || known(input, &container.name)?.resources.clone();
     status.resources = match running.filter(|view| awaits(input, container, view)) {
         Some(_) => before().or(Some(given)),
         None => Some(given),

@@ -14,7 +14,7 @@ use trine_typed::k8s_openapi::api::core::v1::Pod;
 use super::model::{
     Actual, Certainty, Desired, Device, Lock, Mount, MountKey, MountedClaim, Resolved, Wanted, in_use,
 };
-use super::operations::{Context, Operations, Outcome};
+use super::operations::{Context, Operations, Outcome, volume_of};
 use super::plan::{Held, Operation, plan};
 use super::source::{self, Source};
 use super::words::describe;
@@ -203,7 +203,7 @@ impl VolumeManager {
             let Some(entry) = state.pods.get(uid) else { continue };
             for wanted in wanted.iter().filter(|w| w.resolved.as_ref().is_some_and(|r| !r.block)) {
                 let mount = wanted.key(uid).and_then(|key| state.actual.mounts.get(&key));
-                let volume = source::used(&entry.pod).find(|v| v.name == wanted.volume);
+                let volume = volume_of(&entry.pod, &wanted.volume).ok();
                 let claim = volume.and_then(|v| source::claim_name(&entry.pod, v));
                 if let (Some(mount), Some(claim)) = (mount.filter(|m| m.certainty == Certainty::Sure), claim)
                 {

@@ -199,7 +199,7 @@ fn pod_of(context: &Context) -> Result<&Pod, KubeletError> {
     context.pod.as_deref().ok_or_else(|| KubeletError::NotYet("the Pod is gone".to_owned()))
 }
 
-fn volume_of<'a>(pod: &'a Pod, name: &str) -> Result<&'a Volume, KubeletError> {
+pub(super) fn volume_of<'a>(pod: &'a Pod, name: &str) -> Result<&'a Volume, KubeletError> {
     let mut volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
     volumes
         .find(|v| v.name == name)

@@ -101,12 +101,34 @@ impl Readings {
 /// # Errors
 /// [`KubeletError::Cri`].
 pub async fn read(server: &Server) -> Result<Readings, KubeletError> {
+    Ok(Readings { volumes: volumes(server).await, ..usage(server).await? })
+}
+
+/// What the node and its containers use, without a look at the volumes.
+///
+/// # Errors
+/// [`KubeletError::Cri`].
+pub async fn usage(server: &Server) -> Result<Readings, KubeletError> {
+    Ok(Readings { containers: containers(server).await?, ..of_node(server) })
+}
+
+/// The node and the room in volumes, without a look at the containers.
+pub async fn rooms(server: &Server) -> Readings {
+    Readings { volumes: volumes(server).await, ..of_node(server) }
+}
+
+fn of_node(server: &Server) -> Readings {
+    Readings { at: Timestamp::now(), node: node(server), ..Readings::default() }
+}
+
+async fn containers(server: &Server) -> Result<Vec<ContainerReading>, KubeletError> {
     let (stats, list) = tokio::try_join!(server.runtime.container_stats(), server.runtime.containers(None))?;
-    let mut containers: Vec<_> = stats.iter().filter_map(|stat| container(stat, &list)).collect();
+    let listed: BTreeMap<&str, &cri::Container> = list.iter().map(|c| (c.id.as_str(), c)).collect();
+    let mut containers: Vec<_> = stats.iter().filter_map(|stat| container(stat, &listed)).collect();
     containers.sort_by(|a, b| {
         (&a.namespace, &a.pod, &a.uid, &a.name).cmp(&(&b.namespace, &b.pod, &b.uid, &b.name))
     });
-    Ok(Readings { at: Timestamp::now(), node: node(server), containers, volumes: volumes(server).await })
+    Ok(containers)
 }
 
 fn node(server: &Server) -> NodeReading {
@@ -136,12 +158,15 @@ fn busy(stat: &str) -> u64 {
     ticks.iter().take(8).enumerate().filter(|(i, _)| !matches!(i, 3 | 4)).map(|(_, n)| n).sum()
 }
 
-fn container(stat: &cri::ContainerStats, list: &[cri::Container]) -> Option<ContainerReading> {
+fn container(
+    stat: &cri::ContainerStats,
+    listed: &BTreeMap<&str, &cri::Container>,
+) -> Option<ContainerReading> {
     let attributes = stat.attributes.as_ref()?;
     let get = |key: &str| attributes.labels.get(key).cloned().unwrap_or_default();
     let number = |value: Option<&cri::UInt64Value>| value.map(|v| v.value).unwrap_or_default();
     let (cpu, memory) = (stat.cpu.as_ref(), stat.memory.as_ref());
-    let listed = list.iter().find(|c| c.id == attributes.id);
+    let listed = listed.get(attributes.id.as_str());
     let image = listed.and_then(|c| c.image.as_ref());
     Some(ContainerReading {
         name: attributes.metadata.as_ref().map(|m| m.name.clone()).unwrap_or_default(),
@@ -166,20 +191,17 @@ fn container(stat: &cri::ContainerStats, list: &[cri::Container]) -> Option<Cont
     })
 }
 
-/// The room in mounted volumes; one whose file system does not answer holds up none of the rest for long.
+/// The room in mounted volumes; one whose file system does not answer is left out, and holds up the rest no longer than that.
 async fn volumes(server: &Server) -> Vec<VolumeReading> {
-    let claims = server.volumes.mounted_claims();
-    let look = tokio::task::spawn_blocking(move || {
-        let one = |claim: MountedClaim| {
+    let look = |claim: MountedClaim| async {
+        let room = tokio::task::spawn_blocking(move || {
             let room = filesystem::usage(&claim.path).ok()?;
             Some(VolumeReading { claim, room })
-        };
-        claims.into_iter().filter_map(one).collect()
-    });
-    match tokio::time::timeout(VOLUMES, look).await {
-        Ok(Ok(readings)) => readings,
-        _ => Vec::new(),
-    }
+        });
+        tokio::time::timeout(VOLUMES, room).await.ok()?.ok()?
+    };
+    let looks = server.volumes.mounted_claims().into_iter().map(look);
+    futures::future::join_all(looks).await.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub async fn own(State(server): State<Server>) -> Response {
 }
 
 async fn tell_own(server: &Server) -> Result<String, KubeletError> {
-    let readings = readings::read(server).await?;
+    let readings = readings::rooms(server).await;
     let (sandboxes, containers) =
         tokio::try_join!(server.runtime.sandboxes(None), server.runtime.containers(None))?;
     let ready = sandboxes.iter().filter(|s| s.state == cri::PodSandboxState::SandboxReady as i32).count();
@@ -81,7 +81,7 @@ fn times(stat: &str) -> (u64, u64) {
 
 /// What the node, its Pods and its containers use.
 pub async fn resource(State(server): State<Server>) -> Response {
-    answer(readings::read(&server).await.map(|readings| families::resource(&readings)))
+    answer(readings::usage(&server).await.map(|readings| families::resource(&readings)))
 }
 
 /// The same in cAdvisor's names.
@@ -96,7 +96,7 @@ pub async fn cadvisor(State(server): State<Server>) -> Response {
             of_pod.into_iter().map(move |(name, numbers)| ((uid.clone(), name), numbers))
         })
         .collect();
-    let readings = readings::read(&server).await;
+    let readings = readings::usage(&server).await;
     answer(readings.map(|readings| families::cadvisor(&readings, &limits, server.machine.cpus)))
 }
 
