@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -17,12 +17,12 @@ use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams, PostParams};
 use trine_typed::kube::runtime::watcher;
-use trine_typed::kube::{Api, Client, ResourceExt};
+use trine_typed::kube::{self, Api, Client, ResourceExt};
 use trine_typed::mirror::Mirror;
 
 use crate::framework::{Decision, decide};
 use crate::plugins::volume_binding::{Bindings, is_bound};
-use crate::preemption::nominated_node;
+use crate::preemption::{nominated_node, priority};
 use crate::queue::Backoff;
 use crate::snapshot::{NodeInfo, Snapshot};
 use trine_typed::pods::claim_names;
@@ -216,8 +216,7 @@ impl Scheduler {
             .cloned()
             .collect();
         pending.sort_by_key(|p| {
-            let priority = p.spec.as_ref().and_then(|s| s.priority).unwrap_or_default();
-            (std::cmp::Reverse(priority), p.creation_timestamp().map(|t| t.0), p.name_any())
+            (std::cmp::Reverse(priority(p)), p.creation_timestamp().map(|t| t.0), p.name_any())
         });
         pending
     }
@@ -281,7 +280,7 @@ impl Scheduler {
             self.wait_bound(&pod.namespace().unwrap_or_default(), &claim, node).await?;
         }
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        let api = self.pods_of(pod);
         let body = json!({"apiVersion": "v1", "kind": "Binding",
             "metadata": {"name": name, "namespace": namespace, "uid": pod.uid()},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
@@ -338,6 +337,18 @@ impl Scheduler {
         }
     }
 
+    /// Where the Pods of a Pod's namespace are.
+    fn pods_of(&self, pod: &Pod) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default())
+    }
+
+    /// Changes the status of this very Pod.
+    pub(crate) async fn patch_status(&self, pod: &Pod, status: &Value) -> Result<(), kube::Error> {
+        let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": status}));
+        let done = self.pods_of(pod).patch_status(&pod.name_any(), &PatchParams::default(), &patch).await;
+        done.map(drop)
+    }
+
     /// The condition PodScheduled=False, the node that is promised, and a FailedScheduling event.
     async fn report(&self, pod: &Pod, message: &str, nomination: Nomination<'_>) {
         let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
@@ -349,13 +360,10 @@ impl Scheduler {
             Nomination::To(node) => Some(node),
         };
         if !known || nominated != nominated_node(pod) {
-            let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-            let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"nominatedNodeName": nominated,
-                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-                "message": message, "lastTransitionTime": Timestamp::now().to_string()}]}});
-            let done =
-                api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(&patch)).await;
-            if let Err(error) = done {
+            let status = json!({"nominatedNodeName": nominated, "conditions": [{"type": "PodScheduled",
+                "status": "False", "reason": "Unschedulable", "message": message,
+                "lastTransitionTime": Timestamp::now().to_string()}]});
+            if let Err(error) = self.patch_status(pod, &status).await {
                 tracing::debug!(%error, "PodScheduled condition not written");
             }
         }

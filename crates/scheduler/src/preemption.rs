@@ -56,11 +56,10 @@ pub fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default()
 }
 
-/// Makes room on one of `nodes`; `fits` says whether the Pod fits on a node as it would be then, or else why not. Nothing comes with
-/// the reason of each node.
+/// Makes room on one of `nodes`; `fits` says whether the Pod fits on a node as it would be then, or else why not.
 ///
 /// # Errors
-/// The reasons of all nodes if none can help.
+/// Why each of the nodes is no help, if none is.
 pub fn make_room<'a>(
     pod: &Pod,
     nodes: impl Iterator<Item = &'a NodeInfo>,
@@ -116,7 +115,7 @@ fn victims_on(
         emptied.add(other);
     }
     fits(&emptied)?;
-    lower.sort_by_key(|other| (Reverse(priority(other)), started(other)));
+    lower.sort_by_key(importance);
     let (held, free) = by_budget(lower, budgets);
     let mut victims = Victims { pods: Vec::new(), against_budget: 0 };
     let held_ones = held.len();
@@ -130,8 +129,13 @@ fn victims_on(
             victims.pods.push(other);
         }
     }
-    victims.pods.sort_by_key(|other| (Reverse(priority(other)), started(other)));
+    victims.pods.sort_by_key(importance);
     Ok(victims)
+}
+
+/// Sorts the most important first: of the highest priority, then who has run longest.
+fn importance(pod: &Arc<Pod>) -> (Reverse<i32>, Option<Timestamp>) {
+    (Reverse(priority(pod)), started(pod))
 }
 
 fn started(pod: &Pod) -> Option<Timestamp> {

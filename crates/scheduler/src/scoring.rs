@@ -13,6 +13,7 @@ use crate::snapshot::{NodeInfo, Snapshot};
 pub fn scores(pod: &Pod, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &CycleState) -> Vec<i64> {
     let each = |score: &dyn Fn(&NodeInfo) -> i64| nodes.iter().map(|node| score(node)).collect::<Vec<i64>>();
     let fit = |node: &NodeInfo| i64::try_from(node_resources_fit::score(pod, node)).unwrap_or_default();
+    let images = image_locality::State::of(pod, snapshot);
     let crowds: Vec<Option<f64>> = nodes.iter().map(|node| state.spread.crowd(node)).collect();
     let weighted: [(i64, Vec<i64>); 7] = [
         (3, fewest_best(&each(&|node| taint_toleration::dislikes(pod, node)))),
@@ -21,7 +22,7 @@ pub fn scores(pod: &Pod, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &Cycle
         (2, between(&each(&|node| state.affinity.score(node)))),
         (1, each(&fit)),
         (1, each(&|node| node_resources_balanced_allocation::score(pod, node))),
-        (1, each(&|node| image_locality::score(pod, node, snapshot))),
+        (1, each(&|node| images.score(node))),
     ];
     let sum = |at: usize| weighted.iter().map(|(weight, scores)| weight * scores[at]).sum();
     (0..nodes.len()).map(sum).collect()

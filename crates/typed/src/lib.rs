@@ -11,6 +11,7 @@
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
 //! - [`work_queue`] keys that wait for their reconcile
 //! - [`conditions`] setting a status condition
+//! - [`disruption`] ending a Pod that somebody else owns
 //! - [`pods`], [`volumes`], [`placement`], [`demand`] what scheduler, controllers and `why` have to see alike
 //! - [`supervise`] a loop that outlives its panics
 
@@ -18,6 +19,7 @@ pub mod chain;
 pub mod client;
 pub mod conditions;
 pub mod demand;
+pub mod disruption;
 pub mod event;
 pub mod feed;
 pub mod instances;

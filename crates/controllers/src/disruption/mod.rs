@@ -19,7 +19,8 @@ use trine_typed::mirror::{Key, Mirror, Subscription};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
+use crate::workload::pods::retried;
 use crate::workload::selecting::{selector, selects};
 use crate::workload::wake;
 use plan::{Wanted, asks_controllers, failed, stale_in, tell, wanted};
@@ -60,10 +61,7 @@ pub async fn run(cx: Cx) {
 }
 
 fn told(done: Result<Next, ControllerError>) -> Next {
-    done.unwrap_or_else(|error| {
-        log("disruption", &error);
-        Next::Retry
-    })
+    done.unwrap_or_else(|error| retried("disruption", &error))
 }
 
 /// What a budget selects: nothing without a selector, everything by an empty one.

@@ -7,11 +7,15 @@ use std::sync::Arc;
 use trine_typed::k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
 use trine_typed::k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
 use trine_typed::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use trine_typed::pods::is_finished;
 
 use super::place::{Group, Owner, SERVICE_NAME};
+use crate::workload::readiness::is_ready;
 
 /// Our value of [`super::place::MANAGED_BY`]; upstream's, so that either controller can take over from the other.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
+
+const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Whether a Service's Pods are found here: it has a selector, and addresses of its own kind.
 #[must_use]
@@ -40,7 +44,7 @@ pub fn shown(pod: &Pod) -> impl PartialEq + use<'_> {
         &pod.metadata.labels,
         &pod.metadata.uid,
         pod.metadata.deletion_timestamp.is_some(),
-        (has_ended(pod), is_ready(pod)),
+        (is_finished(pod), is_ready(pod)),
         spec.map(|spec| (&spec.node_name, &spec.hostname, &spec.subdomain)),
         status.map(|status| (&status.pod_ip, &status.pod_ips)),
     )
@@ -52,17 +56,24 @@ pub fn is_headless(service: &Service) -> bool {
     service.spec.as_ref().and_then(|s| s.cluster_ip.as_deref()) == Some("None")
 }
 
+/// The labels that a Service passes on to its endpoints.
+#[must_use]
+pub fn labels(service: &Service) -> BTreeMap<String, String> {
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    // Upstream takes it off again when a Service has addresses of its own, so it is not just passed on.
+    labels.remove(HEADLESS);
+    if is_headless(service) {
+        labels.insert(HEADLESS.to_owned(), String::new());
+    }
+    labels
+}
+
 /// Who the slices of a Service belong to.
 #[must_use]
 pub fn owner(service: &Service) -> Owner {
     let name = service.metadata.name.clone().unwrap_or_default();
-    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    let mut labels = labels(service);
     labels.insert(SERVICE_NAME.to_owned(), name.clone());
-    // Upstream takes it off again when a Service has addresses of its own, so it is not just passed on.
-    labels.remove("service.kubernetes.io/headless");
-    if is_headless(service) {
-        labels.insert("service.kubernetes.io/headless".to_owned(), String::new());
-    }
     Owner {
         api_version: "v1",
         kind: "Service",
@@ -122,20 +133,6 @@ pub fn address_of(pod: &Pod, family: &str) -> Option<String> {
     all.into_iter().find(is_of).cloned()
 }
 
-/// Whether a Pod has ended.
-#[must_use]
-pub fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-/// Whether a Pod takes requests.
-#[must_use]
-pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
-}
-
 /// The name that a Pod has under a Service's, if it says the Service's name itself.
 #[must_use]
 pub fn hostname(service: &Service, pod: &Pod) -> Option<String> {
@@ -163,7 +160,7 @@ fn endpoint(
     publish_all: bool,
     zone: impl Fn(&str) -> Option<String>,
 ) -> Option<Endpoint> {
-    if has_ended(pod) {
+    if is_finished(pod) {
         return None;
     }
     let address = address_of(pod, family)?;

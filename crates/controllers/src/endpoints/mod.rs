@@ -11,7 +11,8 @@ use trine_typed::mirror::{Key, Mirror};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::endpoint_slice::{WORKERS, by_pods};
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
+use crate::workload::pods::retried;
 use crate::workload::wake;
 use plan::{Step, plan};
 
@@ -39,13 +40,8 @@ pub async fn run(cx: Cx) {
         move |key: Key| {
             let controller = Arc::clone(&controller);
             async move {
-                controller.reconcile(&key, after_removal).await.map_or_else(
-                    |error| {
-                        log("endpoints", &error);
-                        Next::Retry
-                    },
-                    |()| Next::Wait,
-                )
+                let done = controller.reconcile(&key, after_removal).await;
+                done.map_or_else(|error| retried("endpoints", &error), |()| Next::Wait)
             }
         }
     };

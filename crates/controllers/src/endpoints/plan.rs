@@ -7,10 +7,12 @@ use trine_typed::k8s_openapi::api::core::v1::{
     EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service,
 };
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use trine_typed::pods::is_finished;
 
 use crate::endpoint_slice::plan::{
-    address_of, has_ended, hostname, is_headless, is_ours, is_ready, resolve, selects, target,
+    address_of, hostname, is_headless, is_ours, labels, resolve, selects, target,
 };
+use crate::workload::readiness::is_ready;
 
 /// Addresses that one object may have; the rest is left out, and the object says so.
 pub const MAX_ADDRESSES: usize = 1000;
@@ -19,7 +21,6 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Says who keeps the object.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
-const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,11 +53,7 @@ pub fn plan(
         return Step::Stay;
     }
     let (subsets, over) = subsets(service, pods);
-    let mut labels = service.metadata.labels.clone().unwrap_or_default();
-    labels.remove(HEADLESS);
-    if is_headless(service) {
-        labels.insert(HEADLESS.to_owned(), String::new());
-    }
+    let mut labels = labels(service);
     labels.insert(MANAGED_BY.to_owned(), CONTROLLER.to_owned());
     let mut wanted = current.cloned().unwrap_or_else(|| Endpoints {
         metadata: ObjectMeta {
@@ -96,7 +93,7 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> (Vec<EndpointSubset>, bool) 
     let mut chosen: Vec<(bool, EndpointAddress, &Pod)> = Vec::new();
     for pod in pods.iter().filter(|pod| selects(service, pod)) {
         // What is on its way out takes no requests, unless the Service wants all.
-        let ending = has_ended(pod) || pod.metadata.deletion_timestamp.is_some() && !publish_all;
+        let ending = is_finished(pod) || pod.metadata.deletion_timestamp.is_some() && !publish_all;
         let Some(ip) = address_of(pod, family).filter(|_| !ending) else { continue };
         let address = EndpointAddress {
             ip,

@@ -13,7 +13,8 @@ use trine_typed::work_queue::{Next, WorkQueue};
 
 use super::template::{TRACKED, is_tracked};
 use super::{is_finished, is_foreign};
-use crate::frame::{ControllerError, log};
+use crate::frame::ControllerError;
+use crate::workload::pods::retried;
 use crate::workload::wake;
 
 /// Pods that are released at a time.
@@ -92,10 +93,7 @@ pub(super) async fn run(client: Client, jobs: Mirror<Job>, pods: Mirror<Pod>, st
             let Some(pod) = pod else { return Next::Wait };
             match release(&client, &pods, &pod).await {
                 Ok(()) => Next::Wait,
-                Err(error) => {
-                    log("job", &error);
-                    Next::Retry
-                }
+                Err(error) => retried("job", &error),
             }
         }
     };

@@ -12,9 +12,38 @@ use trine_typed::kube::{Api, ResourceExt};
 use super::plan::{Left, Pass};
 use crate::frame::{ControllerError, Cx};
 
+/// What there could be in a namespace, as far as that is known.
+pub struct Kinds {
+    /// Pods, which go first.
+    pods: Vec<(ApiResource, ApiCapabilities)>,
+    others: Vec<(ApiResource, ApiCapabilities)>,
+    /// Why not all is known.
+    undiscovered: Option<String>,
+}
+
+impl Kinds {
+    /// Asks the API server. Who asks after a namespace began to end learns of all that it can hold.
+    ///
+    /// # Errors
+    /// If the APIServices cannot be listed.
+    pub async fn discover(cx: &Cx) -> Result<Self, ControllerError> {
+        let undiscovered = unavailable(cx).await?;
+        let discovery = match Discovery::new(cx.client.clone()).run_aggregated().await {
+            Ok(discovery) => discovery,
+            Err(error) => {
+                let undiscovered = Some(error.to_string());
+                return Ok(Self { pods: Vec::new(), others: Vec::new(), undiscovered });
+            }
+        };
+        let (pods, others) = deletable(&discovery)
+            .partition(|(resource, _)| resource.group.is_empty() && resource.plural == "pods");
+        Ok(Self { pods, others, undiscovered })
+    }
+}
+
 /// Deletes what is left in a namespace, and writes down what stays; true if nothing did and the namespace is released.
-pub async fn empty(cx: &Cx, namespace: &Namespace) -> Result<bool, ControllerError> {
-    let pass = pass(cx, namespace).await?;
+pub async fn empty(cx: &Cx, namespace: &Namespace, kinds: &Kinds) -> Result<bool, ControllerError> {
+    let pass = pass(cx, namespace, kinds).await;
     let (api, name) = (Api::<Namespace>::all(cx.client.clone()), namespace.name_any());
     let mut changed = namespace.clone();
     let status = changed.status.get_or_insert_default();
@@ -34,27 +63,18 @@ pub async fn empty(cx: &Cx, namespace: &Namespace) -> Result<bool, ControllerErr
     done.map(|_| true).map_err(ControllerError::of("finalize namespace", name))
 }
 
-async fn pass(cx: &Cx, namespace: &Namespace) -> Result<Pass, ControllerError> {
-    let mut pass = Pass { undiscovered: unavailable(cx).await?, ..Pass::default() };
-    let discovery = match Discovery::new(cx.client.clone()).run_aggregated().await {
-        Ok(discovery) => discovery,
-        Err(error) => {
-            pass.undiscovered = Some(error.to_string());
-            return Ok(pass);
-        }
-    };
-    let (pods, others): (Vec<_>, Vec<_>) = deletable(&discovery)
-        .partition(|(resource, _)| resource.group.is_empty() && resource.plural == "pods");
-    for (resource, capabilities) in pods {
-        clear(cx, namespace, &resource, &capabilities, &mut pass).await;
+async fn pass(cx: &Cx, namespace: &Namespace, kinds: &Kinds) -> Pass {
+    let mut pass = Pass { undiscovered: kinds.undiscovered.clone(), ..Pass::default() };
+    for (resource, capabilities) in &kinds.pods {
+        clear(cx, namespace, resource, capabilities, &mut pass).await;
     }
     // Pods that still run may need what else is there until their end.
     if pass.left.is_empty() && pass.failures.is_empty() {
-        for (resource, capabilities) in others {
-            clear(cx, namespace, &resource, &capabilities, &mut pass).await;
+        for (resource, capabilities) in &kinds.others {
+            clear(cx, namespace, resource, capabilities, &mut pass).await;
         }
     }
-    Ok(pass)
+    pass
 }
 
 /// Deletes all objects of a resource, and counts what stays.

@@ -21,6 +21,7 @@ use trine_typed::mirror::Mirror;
 
 use crate::events::Events;
 use crate::frame::{ControllerError, Cx, log};
+use crate::workload::readiness::is_ready;
 use plan::{Drive, Zone};
 
 /// How often it looks (upstream: `node-monitor-period`).
@@ -138,7 +139,7 @@ impl Lifecycle {
         if ready {
             return Ok(());
         }
-        for pod in self.pods_of(&name).filter(|pod| plan::passes_for_ready(pod)) {
+        for pod in self.pods_of(&name).filter(|pod| is_ready(pod)) {
             let condition =
                 json!({"type": "Ready", "status": "False", "lastTransitionTime": Timestamp::now()});
             let patch = json!({"status": {"conditions": [condition]}});
@@ -153,7 +154,7 @@ impl Lifecycle {
 
     fn pods_of(&self, node: &str) -> impl Iterator<Item = Arc<Pod>> {
         let on = move |pod: &Arc<Pod>| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
-        self.pods.all().into_iter().filter(on).collect::<Vec<_>>().into_iter()
+        self.pods.all().into_iter().filter(on)
     }
 
     /// Gives the node the taints that it is to have; true if they have changed.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use trine_typed::k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint};
+use trine_typed::k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// For how long a node may be silent (upstream: `node-monitor-grace-period`).
@@ -167,13 +167,6 @@ impl Zone {
             true => (self.lost + self.ready > LARGE_ZONE).then_some(SLOW_PACE),
         }
     }
-}
-
-/// True if a Pod on a node that is not ready still passes for ready.
-#[must_use]
-pub fn passes_for_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 #[cfg(test)]

@@ -15,9 +15,10 @@ use trine_typed::mirror::{Key, Mirror, controller_of};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
 use crate::workload::batch::slow_start;
 use crate::workload::claim::Claimer;
+use crate::workload::pods::retried;
 use crate::workload::pods::{Pods, from_template, in_ending_namespace, said};
 use crate::workload::readiness::{available_in, is_active, is_terminating};
 use crate::workload::selecting::selects;
@@ -40,12 +41,7 @@ pub async fn run<K: Replicated>(cx: Cx) {
     let controller = Arc::new(Controller { sets, pods });
     let reconcile = |key: Key| {
         let controller = Arc::clone(&controller);
-        async move {
-            controller.reconcile(&key).await.unwrap_or_else(|error| {
-                log(K::CONTROLLER, &error);
-                Next::Retry
-            })
-        }
+        async move { controller.reconcile(&key).await.unwrap_or_else(|error| retried(K::CONTROLLER, &error)) }
     };
     queue.work(WORKERS, &cx.stop, reconcile).await;
 }

@@ -7,19 +7,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::time::Instant;
+use trine_typed::disruption::mark;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::{Node, Pod};
-use trine_typed::k8s_openapi::jiff::Timestamp;
-use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use trine_typed::kube::{Api, Client, ResourceExt};
+use trine_typed::kube::ResourceExt;
 use trine_typed::mirror::{Key, Mirror, Subscription};
 use trine_typed::pods::is_finished;
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
+use crate::workload::pods::{Pods, retried};
 use crate::workload::wake;
 use plan::{Stay, stay};
 
@@ -30,31 +29,26 @@ const REASON: &str = "TaintManagerEviction";
 /// Runs until the context ends.
 pub async fn run(cx: Cx) {
     let controller = Arc::new(Controller {
-        client: cx.client.clone(),
-        events: Events::start(cx.client.clone(), "taint-eviction-controller", cx.stop.clone()),
-        pods: cx.shared(),
+        pods: Pods {
+            client: cx.client.clone(),
+            events: Events::start(cx.client.clone(), "taint-eviction-controller", cx.stop.clone()),
+            mirror: cx.shared(),
+        },
         nodes: cx.shared(),
         waiting: Mutex::default(),
     });
-    tokio::join!(controller.pods.ready(), controller.nodes.ready());
+    tokio::join!(controller.pods.mirror.ready(), controller.nodes.ready());
     let queue = Arc::new(WorkQueue::default());
-    let _woken = [wake::by_themselves(&controller.pods, &queue), controller.wake_by_nodes(&queue)];
+    let _woken = [wake::by_themselves(&controller.pods.mirror, &queue), controller.wake_by_nodes(&queue)];
     let reconcile = |key: Key| {
         let controller = Arc::clone(&controller);
-        async move {
-            controller.reconcile(&key).await.unwrap_or_else(|error| {
-                log("taint-eviction", &error);
-                Next::Retry
-            })
-        }
+        async move { controller.reconcile(&key).await.unwrap_or_else(|error| retried("taint-eviction", &error)) }
     };
     queue.work(WORKERS, &cx.stop, reconcile).await;
 }
 
 struct Controller {
-    client: Client,
-    events: Events,
-    pods: Mirror<Pod>,
+    pods: Pods,
     nodes: Mirror<Node>,
     /// Since when Pods wait for their time to be over: UID and time.
     waiting: Mutex<HashMap<Key, (String, Instant)>>,
@@ -63,7 +57,7 @@ struct Controller {
 impl Controller {
     /// Adds the Pods of nodes whose taints have changed.
     fn wake_by_nodes(&self, queue: &Arc<WorkQueue<Key>>) -> Subscription {
-        let (queue, pods) = (Arc::clone(queue), self.pods.clone());
+        let (queue, pods) = (Arc::clone(queue), self.pods.mirror.clone());
         self.nodes.subscribe(move |old, new| {
             let taints = |node: &Arc<Node>| node.spec.as_ref().and_then(|spec| spec.taints.clone());
             let (before, after) = (old.and_then(taints), new.and_then(taints));
@@ -79,7 +73,7 @@ impl Controller {
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next, ControllerError> {
-        let pod = self.pods.get(&key.namespace, &key.name);
+        let pod = self.pods.mirror.get(&key.namespace, &key.name);
         let pod = pod.filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_finished(pod));
         let Some(pod) = pod else {
             self.waits(key, None);
@@ -92,7 +86,7 @@ impl Controller {
             Stay::Always => {
                 if self.waits(key, None).is_some() {
                     let note = format!("Cancelling deletion of Pod {}/{}", key.namespace, key.name);
-                    self.events.post(&*pod, Level::Normal, REASON, REASON, note);
+                    self.pods.events.post(&*pod, Level::Normal, REASON, REASON, note);
                 }
                 Ok(Next::Wait)
             }
@@ -120,23 +114,18 @@ impl Controller {
 
     async fn evict(&self, pod: &Pod) -> Result<(), ControllerError> {
         let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
-        self.events.post(
+        self.pods.events.post(
             pod,
             Level::Normal,
             REASON,
             REASON,
             format!("Marking for deletion Pod {namespace}/{name}"),
         );
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
-        let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint", "lastTransitionTime": Timestamp::now()});
-        let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}});
-        let done = api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
-        done.map_err(ControllerError::of("patch status of Pod to be evicted", &name))?;
-        let same = Preconditions { uid: pod.uid(), resource_version: None };
-        let params = DeleteParams { preconditions: Some(same), ..DeleteParams::default() };
-        let done = api.delete(&name, &params).await;
-        done.map(drop).map_err(ControllerError::of("evict Pod", name))
+        let message = "Taint manager: deleting due to NoExecute taint";
+        let done = mark(&self.pods.api(Some(namespace)), pod, "DeletionByTaintManager", message).await;
+        let marked = done.map_err(ControllerError::of("patch status of Pod to be evicted", &name))?;
+        self.pods.mirror.learn(&marked);
+        self.pods.remove(pod).await.map_err(ControllerError::of("evict Pod", name))
     }
 }
 

@@ -10,8 +10,9 @@ use trine_typed::kube::{self, Api, Client, ResourceExt};
 use trine_typed::mirror::{Key, Mirror};
 use trine_typed::work_queue::{Next, WorkQueue};
 
-use crate::frame::{ControllerError, Cx, log};
+use crate::frame::{ControllerError, Cx};
 use crate::job::end;
+use crate::workload::pods::retried;
 use crate::workload::wake;
 
 /// Jobs that are looked at at a time.
@@ -29,10 +30,9 @@ pub async fn run(cx: Cx) {
             let Some(job) = jobs.get(&key.namespace, &key.name) else { return Next::Wait };
             match left(&job, Timestamp::now()) {
                 None => Next::Wait,
-                Some(Duration::ZERO) => remove(&client, &key).await.unwrap_or_else(|error| {
-                    log("ttl-after-finished", &error);
-                    Next::Retry
-                }),
+                Some(Duration::ZERO) => {
+                    remove(&client, &key).await.unwrap_or_else(|error| retried("ttl-after-finished", &error))
+                }
                 Some(left) => Next::After(left),
             }
         }

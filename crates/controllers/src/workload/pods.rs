@@ -50,7 +50,8 @@ pub struct Pods {
 }
 
 impl Pods {
-    fn api(&self, namespace: Option<String>) -> Api<Pod> {
+    /// Where the Pods of a namespace are.
+    pub fn api(&self, namespace: Option<String>) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &namespace.unwrap_or_default())
     }
 
@@ -147,12 +148,19 @@ pub fn said(error: &kube::Error) -> String {
     }
 }
 
-/// What becomes of a key whose reconcile failed: it is tried again, but for what cannot be made any more because its namespace
+/// What becomes of a key whose reconcile failed: it is tried again.
+#[must_use]
+pub fn retried(controller: &'static str, error: &ControllerError) -> Next {
+    log(controller, error);
+    Next::Retry
+}
+
+/// The same where something is made: it is tried again, but for what cannot be made any more because its namespace
 /// ends.
 #[must_use]
 pub fn after_failure(controller: &'static str, error: &ControllerError) -> Next {
-    log(controller, error);
-    if in_ending_namespace(&error.source) { Next::Wait } else { Next::Retry }
+    let next = retried(controller, error);
+    if in_ending_namespace(&error.source) { Next::Wait } else { next }
 }
 
 /// Whether a write was refused because the namespace is on its way out: nothing can be made there any more.

@@ -1,6 +1,6 @@
 //! PodTopologySpread: Pods of one kind are spread evenly over zones, nodes, or what else a label says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use trine_typed::k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -133,7 +133,7 @@ impl State {
             let value = node.label(&constraint.key)?;
             let here = constraint.counts.get(value).copied().unwrap_or_default();
             // Few large places weigh less than many small ones, as upstream.
-            let places = constraint.counts.keys().collect::<BTreeSet<_>>().len();
+            let places = constraint.counts.len();
             #[allow(clippy::cast_precision_loss)]
             let one = here as f64 * (places as f64 + 2.0).ln() + (constraint.max_skew - 1) as f64;
             crowd += one;
