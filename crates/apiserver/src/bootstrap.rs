@@ -3,10 +3,11 @@
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use trine_objects::{conditions, time};
 use trine_store::Expect;
 
 use crate::flow_defaults;
-use crate::registry::Registry;
+use crate::registry::{Registry, now_unix};
 use crate::status::ApiError;
 use crate::verbs::create;
 use crate::verbs::options::WriteOptions;
@@ -80,13 +81,12 @@ async fn service_range(registry: &Registry) -> Result<(), ApiError> {
     let resource = registry.resource(group, "v1", plural)?;
     let current = registry.get(&resource, "", name)?;
     let mut changed = parse(current.json())?;
-    if changed["spec"]["cidrs"] == json!([range]) && changed["status"]["conditions"][0]["status"] == "True" {
+    if changed["spec"]["cidrs"] == json!([range]) && conditions::is_true(&changed, "Ready") {
         return Ok(());
     }
     changed["spec"]["cidrs"] = json!([range]);
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    changed["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "",
-        "message": "Kubernetes Service CIDR is ready", "lastTransitionTime": now}]);
+    let (message, now) = ("Kubernetes Service CIDR is ready", time::format(now_unix()));
+    conditions::set(&mut changed, "Ready", true, "", message, &now);
     match registry.put(&resource, changed, Expect::At(current.revision)).await {
         // Another server of the cluster starts, too, and was faster.
         Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),

@@ -87,19 +87,20 @@ pub async fn create_class(client: &Client) -> anyhow::Result<()> {
     create(client, "/apis/storage.k8s.io/v1/storageclasses".to_owned(), class).await
 }
 
-/// Looks first: a Service that is there already is refused for its address, not for its name.
+/// One that is there already is left. A Service that is there is refused for its address, not for its name, so whoever is refused looks.
 async fn create(client: &Client, path: String, object: Value) -> anyhow::Result<()> {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let there = http::Request::get(format!("{path}/{name}")).body(Vec::new())?;
-    if client.request::<Value>(there).await.is_ok() {
-        return Ok(());
-    }
     let request = http::Request::post(&path)
         .header("content-type", "application/json")
         .body(object.to_string().into_bytes())?;
-    match client.request::<Value>(request).await {
+    let error = match client.request::<Value>(request).await {
+        Ok(_) => return Ok(()),
+        Err(Error::Api(status)) if status.code == 409 => return Ok(()),
+        Err(error) => error,
+    };
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let there = http::Request::get(format!("{path}/{name}")).body(Vec::new())?;
+    match client.request::<Value>(there).await {
         Ok(_) => Ok(()),
-        Err(Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("cannot create what is built in at {path}")),
+        Err(_) => Err(error).with_context(|| format!("cannot create what is built in at {path}")),
     }
 }

@@ -16,10 +16,17 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The shortest time of a certificate, seconds.
-const SHORTEST: i64 = 3600;
+pub(super) const SHORTEST: i64 = 3600;
 /// The longest, and the longest of Kubernetes' own signers.
 const LONGEST: i64 = 91 * 86_400;
 const LONGEST_OWN: i64 = 86_400;
+/// The longest time of a certificate of this signer, seconds.
+pub(super) fn longest(signer: &str) -> i64 {
+    let domain = signer.split('/').next().unwrap_or_default();
+    let own = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
+    if own { LONGEST_OWN } else { LONGEST }
+}
+
 /// Seconds between the ends of a certificate's time and its exchange, at least.
 const MARGIN: i64 = 600;
 /// How far from now a certificate's time may begin, seconds.
@@ -114,9 +121,7 @@ fn request(spec: &Value, causes: &mut Causes) {
             _ => {}
         }
     }
-    let domain = by.split('/').next().unwrap_or_default();
-    let own = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
-    let longest = if own { LONGEST_OWN } else { LONGEST };
+    let longest = longest(by);
     let seconds = spec["maxExpirationSeconds"].as_i64().unwrap_or_default();
     if !(SHORTEST..=longest).contains(&seconds) {
         let detail = format!("must be in the range [{SHORTEST}, {longest}]");

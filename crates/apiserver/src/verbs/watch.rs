@@ -48,17 +48,13 @@ impl Change {
 }
 
 /// What a change of an object is to a client that wants some of them: one that leaves the selection is deleted for it.
-fn seen(event: &Event, wants: impl Fn(&Object) -> bool) -> Option<Change> {
-    let now = !event.deleted && wants(&event.object);
-    let before = match &event.past {
+fn seen(deleted: bool, object: &Object, past: &Past, wants: impl Fn(&Object) -> bool) -> Option<Change> {
+    let now = !deleted && wants(object);
+    let before = match past {
         Past::Absent => false,
         Past::Was(object) => wants(object),
         Past::Unknown => true,
     };
-    change(before, now)
-}
-
-fn change(before: bool, now: bool) -> Option<Change> {
     match (before, now) {
         (false, true) => Some(Change::Added),
         (true, true) => Some(Change::Modified),
@@ -90,11 +86,11 @@ impl State {
             return Ok(());
         }
         self.revision = event.revision;
-        let change = match self.selection.is_of_converted() {
-            true => self.seen_converted(event).await?,
-            false => seen(event, |object| self.selection.wants(object)),
+        let converted = if self.selection.is_of_converted() { Some(self.shown(event).await?) } else { None };
+        let (object, past) = converted.as_ref().map_or((&event.object, &event.past), |(o, past)| (o, past));
+        let Some(change) = seen(event.deleted, object, past, |object| self.selection.wants(object)) else {
+            return Ok(());
         };
-        let Some(change) = change else { return Ok(()) };
         // What left the selection is shown as it was last in it.
         let last = match &event.past {
             Past::Was(last) if change == Change::Deleted && !event.deleted => Some(last),
@@ -103,7 +99,7 @@ impl State {
         if self.resource.converter().is_some() {
             let object = match last {
                 Some(last) => Arc::new(at_revision(&self.registry, last, event.revision)),
-                None => Arc::clone(&event.object),
+                None => Arc::clone(object),
             };
             let shown = self.resource.show_one(&self.registry, object).await?;
             line(out, change, &shown, &mut self.form, event.revision);
@@ -130,23 +126,16 @@ impl State {
         }
         Ok(())
     }
-}
 
-impl State {
-    /// [`seen`], of the objects as they are shown.
-    async fn seen_converted(&self, event: &Event) -> Result<Option<Change>, ApiError> {
-        let now = !event.deleted && self.wants_shown(&event.object).await?;
-        let before = match &event.past {
-            Past::Absent => false,
-            Past::Was(object) => self.wants_shown(object).await?,
-            Past::Unknown => true,
+    /// What an event changed, and how it was before, as they are shown.
+    async fn shown(&self, event: &Event) -> Result<(Arc<Object>, Past), ApiError> {
+        let show = |object: &Arc<Object>| self.resource.show_one(&self.registry, Arc::clone(object));
+        let past = match &event.past {
+            Past::Was(object) => Past::Was(show(object).await?),
+            Past::Absent => Past::Absent,
+            Past::Unknown => Past::Unknown,
         };
-        Ok(change(before, now))
-    }
-
-    async fn wants_shown(&self, object: &Arc<Object>) -> Result<bool, ApiError> {
-        let shown = self.resource.show_one(&self.registry, Arc::clone(object)).await?;
-        Ok(self.selection.wants(&shown))
+        Ok((show(&event.object).await?, past))
     }
 }
 
@@ -196,7 +185,9 @@ async fn begin(
     let scope = scope(&target.resource, &target.namespace);
     let prefix = registry.prefix(&target.resource);
     let wanted = Arc::clone(&selection);
-    let filter = Box::new(move |event: &Event| seen(event, |object| wanted.may_want(object)).is_some());
+    let filter = Box::new(move |event: &Event| {
+        seen(event.deleted, &event.object, &event.past, |object| wanted.may_want(object)).is_some()
+    });
     let interest = Interest::new(&scope, filter).with_fields(|field| selection.required(field));
     let mut first = Vec::new();
     let (watch, revision) = if options.initial == Some(true) {

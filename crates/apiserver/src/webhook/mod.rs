@@ -11,4 +11,4 @@ mod said;
 mod trust;
 
 pub use endpoint::Endpoint;
-pub(crate) use trust::{Verifier, verifier};
+pub(crate) use trust::{Verifier, believing, verifier};

@@ -17,13 +17,16 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 pub(super) fn config(bundle: &str) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = verifier(bundle, &provider)?;
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| unusable(&e))?
+    believing(verifier).map_err(|e| unusable(&e))
+}
+
+/// How to speak, without a certificate of one's own, to those whom a verifier believes.
+pub(crate) fn believing(verifier: Verifier) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&verifier.provider))
+        .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(Arc::new(builder.with_no_client_auth()))
 }
 
 fn unusable(why: &dyn std::fmt::Display) -> String {

@@ -258,13 +258,13 @@ impl Runtime {
     }
 }
 
-/// The Pod's own signal, else the image's, else TERM.
 /// The name by which the image was asked for, if it is one of its names; else its first.
 fn name(config: &ContainerConfig, names: &[String]) -> String {
     let asked = config.image.as_ref().map_or("", |image| &image.user_specified_image);
     names.iter().find(|name| *name == asked).or(names.first()).cloned().unwrap_or_default()
 }
 
+/// The Pod's own signal, else the image's, else TERM.
 fn stop_signal(asked: Signal, image: &str) -> i32 {
     let name = asked.as_str_name().trim_start_matches("SIGNAL_").replace("PLUS", "+").replace("MINUS", "-");
     let asked = if asked == Signal::RuntimeDefault { None } else { signal_number(&name) };

@@ -49,11 +49,16 @@ impl Protocol {
 
     /// The last word about a session that ended so; none if there is nothing to say.
     pub fn last_word(self, status: &Value) -> Option<String> {
-        if self.status {
-            return Some(status.to_string());
-        }
-        (status["status"] != "Success").then(|| status["message"].as_str().unwrap_or_default().to_owned())
+        last_word(status, self.status)
     }
+}
+
+/// The last word of a session that ended so: the Status itself, or what it complains of.
+pub fn last_word(status: &Value, whole: bool) -> Option<String> {
+    if whole {
+        return Some(status.to_string());
+    }
+    (status["status"] != "Success").then(|| status["message"].as_str().unwrap_or_default().to_owned())
 }
 
 pub const STDOUT: u8 = 1;

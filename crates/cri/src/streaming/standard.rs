@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use super::channel::{failure, status};
+use super::channel::{failure, last_word, status};
 use super::server::{FAREWELL, IDLE, Wanted, open};
 use super::spdy::connection::{VERSION, write};
 use super::spdy::frame::{self, Frame, FrameMaker, FrameReader};
@@ -188,11 +188,7 @@ async fn show(mut process: StreamReader, streams: &Streams, out: &mpsc::Sender<V
 
 /// Ends the streams, the one that tells how it was first.
 async fn say_last(end: &Value, version: &str, streams: &Streams, out: &mpsc::Sender<Vec<u8>>) {
-    let text = match version {
-        FOURTH => end.to_string(),
-        _ if end["status"] == "Success" => String::new(),
-        _ => end["message"].as_str().unwrap_or_default().to_owned(),
-    };
+    let text = last_word(end, version == FOURTH).unwrap_or_default();
     for (name, text) in [("stdout", ""), ("stderr", ""), ("error", text.as_str())] {
         if let Some(stream) = streams.get(name) {
             let _ = out.send(frame::data(*stream, text.as_bytes(), true)).await;

@@ -4,6 +4,7 @@
 use super::volume::{downward, files, inner_path, mode};
 use crate::kinds::certificates::signer_at;
 use crate::kinds::fields::{entries, is_unset, items, text};
+use crate::kinds::pod_certificate::{SHORTEST, longest};
 use crate::kinds::trust_bundle;
 use crate::kinds::workload::template::label_selector;
 use crate::kinds::{Cause, Causes};
@@ -13,10 +14,6 @@ use trine_objects::names;
 
 /// What keys a node can make.
 const KEY_TYPES: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
-/// The shortest time of a certificate, the longest, and the longest of Kubernetes' own signers, seconds.
-const SHORTEST: i64 = 3600;
-const LONGEST: i64 = 91 * 86_400;
-const LONGEST_OWN: i64 = 86_400;
 /// The most bytes of all annotations together (upstream: 256 KiB).
 const MOST_ANNOTATIONS: usize = 256 << 10;
 
@@ -131,9 +128,7 @@ fn certificate(wanted: &Value, path: &str, causes: &mut Causes) {
     }
     if let Some(seconds) = wanted["maxExpirationSeconds"].as_i64() {
         let field = format!("{path}.maxExpirationSeconds");
-        let domain = signer.split('/').next().unwrap_or_default();
-        let own = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
-        let longest = if own { LONGEST_OWN } else { LONGEST };
+        let longest = longest(signer);
         if seconds < SHORTEST {
             let detail = format!("if provided, maxExpirationSeconds must be >= {SHORTEST}");
             causes.add(Cause::invalid(&field, seconds, &detail));
