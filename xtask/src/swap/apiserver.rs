@@ -11,6 +11,7 @@ use super::part::Played;
 use super::stage::{Stage, free_port, ranges};
 use super::story;
 use crate::upstream::go::{self, Tool};
+use crate::upstream::images::own_address;
 
 /// The API server.
 pub const APISERVER: Tool = Tool {
@@ -32,7 +33,7 @@ pub fn play(stage: &mut Stage) -> anyhow::Result<Played> {
     stage.runtime()?;
     let ranges = ranges(&stage.node())?;
     let authority = Authority::new(stage.dir.join("authority"))?;
-    let address = story::own_address();
+    let address = own_address().to_string();
     let port = free_port()?;
     let server = format!("https://{address}:{port}");
     let first = first_address(&ranges.services);

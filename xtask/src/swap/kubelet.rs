@@ -13,6 +13,7 @@ use super::part::Played;
 use super::stage::{Stage, free_port};
 use super::story::{self, IMAGE, said};
 use crate::upstream::go::{self, Tool};
+use crate::upstream::images::own_address;
 
 /// The kubelet.
 const KUBELET: Tool =
@@ -54,7 +55,7 @@ pub fn play(stage: &mut Stage) -> anyhow::Result<Played> {
         format!("--kubeconfig={}", stage.dir.join("kubelet.kubeconfig").display()),
         format!("--cert-dir={}", stage.dir.join("kubelet-pki").display()),
         format!("--root-dir={}", stage.node().join("kubelet").display()),
-        format!("--node-ip={}", story::own_address()),
+        format!("--node-ip={}", own_address()),
     ]);
     stage.peer("kubelet", &mut command)?;
     stage.storage(&admin, true)?;

@@ -26,8 +26,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 
-use crate::test::{cargo_command, run_command, workspace_root};
-use crate::upstream::trine::Trine;
+use crate::test::workspace_root;
+use crate::upstream::trine::{self, Trine};
 use facts::Facts;
 use part::{PARTS, Part};
 use stage::Stage;
@@ -58,11 +58,12 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
     };
     let parts: Vec<&Part> = PARTS.iter().filter(|part| name == "all" || part.name == name).collect();
     anyhow::ensure!(!parts.is_empty(), "there is no part {name}:\n{}", part::list());
-    let program = built(program)?;
+    let program = trine::program(&workspace_root()?, program.as_deref())?;
     let mut failed = Vec::new();
+    let mut alone = None;
     for part in parts {
         let since = Instant::now();
-        let outcome = one(part, &program);
+        let outcome = one(part, &program, &mut alone);
         println!("== swap {}: {} after {:.0?}", part.name, table::word(&outcome), since.elapsed());
         table::keep(&workspace_root()?, part, &outcome, since.elapsed())?;
         if let Err(error) = outcome {
@@ -74,21 +75,8 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn built(program: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    let program = match program {
-        Some(path) => std::path::absolute(path)?,
-        None => {
-            let root = workspace_root()?;
-            run_command(cargo_command(&root).args(["build", "--release", "--package", "trine", "--quiet"]))?;
-            root.join("target/release/trine")
-        }
-    };
-    anyhow::ensure!(program.is_file(), "there is no {}", program.display());
-    Ok(program)
-}
-
-/// Runs the story with one part swapped, and compares. What the peers are.
-fn one(part: &Part, program: &Path) -> anyhow::Result<Vec<String>> {
+/// Runs the story with one part swapped, and compares with what Trine alone shows, which is seen once. What the peers are.
+fn one(part: &Part, program: &Path, alone: &mut Option<Facts>) -> anyhow::Result<Vec<String>> {
     let root = workspace_root()?;
     let mut stage = Stage::new(&root, program, part.name)?;
     let played = (part.play)(&mut stage);
@@ -98,8 +86,11 @@ fn one(part: &Part, program: &Path) -> anyhow::Result<Vec<String>> {
     let left = stage.tear_down();
     let played = played?;
     anyhow::ensure!(left.is_empty(), "left on this machine: {}", left.join("; "));
-    let alone = alone(&root, program)?;
-    let differences = facts::differences(&played.facts, &alone);
+    let alone = match alone {
+        Some(seen) => seen,
+        None => alone.insert(self::alone(&root, program)?),
+    };
+    let differences = facts::differences(&played.facts, alone);
     anyhow::ensure!(differences.is_empty(), "it is not what Trine alone shows: {}", differences.join("; "));
     println!("{} facts are what Trine alone shows", alone.len());
     Ok(played.peers)

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,17 +54,6 @@ pub fn said(command: &mut Command) -> anyhow::Result<String> {
     let last = errors.trim().lines().last().unwrap_or_default();
     anyhow::ensure!(output.status.success(), "{}: {last}", words.join(" "));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The address that this machine has for others; the loopback's if there is none. No packet is sent to find it.
-#[must_use]
-pub fn own_address() -> String {
-    let towards = || {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        socket.connect((Ipv4Addr::new(203, 0, 113, 1), 9))?;
-        socket.local_addr()
-    };
-    towards().map_or_else(|_: std::io::Error| "127.0.0.1".to_owned(), |own| own.ip().to_string())
 }
 
 /// Tells the story to the API server of `kubeconfig`, and what was seen.

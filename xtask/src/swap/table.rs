@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::part::{PARTS, Part};
-use crate::upstream::results::said;
+use crate::upstream::results::{machine, today};
 
 /// One row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,8 +49,8 @@ pub fn keep(
             Err(error) => one_line(&format!("{error:#}")),
         },
         seconds: took.as_secs(),
-        date: said("date", &["-u", "+%F"]),
-        machine: format!("{}, {} CPU", said("uname", &["-r"]), said("nproc", &[])),
+        date: today(),
+        machine: machine(),
     };
     let dir = root.join("tests/upstream/swaps");
     std::fs::create_dir_all(&dir)?;

@@ -34,7 +34,7 @@ const SOCKET: &str = "run/cri.sock";
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let root = workspace_root()?;
     let suite = go::build(&root, &TOOL)?;
-    let program = trine::program(&root, options)?;
+    let program = trine::program(&root, options.program.as_deref())?;
     let out = root.join("target/upstream/critest-out");
     std::fs::create_dir_all(&out)?;
     let images = images::prepare(&root, &program)?;

@@ -20,7 +20,7 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-pub use serve::Registry;
+pub use serve::{Registry, own_address};
 
 use crate::test::{cargo_command, run_command, workspace_root};
 

@@ -14,7 +14,7 @@ pub mod etcd;
 mod finish;
 mod ginkgo;
 pub mod go;
-mod images;
+pub mod images;
 mod junit;
 mod known;
 mod options;

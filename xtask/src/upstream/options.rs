@@ -1,5 +1,7 @@
 //! The words of `cargo xtask upstream`. Pure.
 
+use std::path::PathBuf;
+
 use super::suite::{self, Suite};
 
 /// How the command is called.
@@ -36,7 +38,7 @@ pub struct Options {
     /// Write the list of known failures anew.
     pub bless: bool,
     /// Another `trine` than that of the release build.
-    pub program: Option<String>,
+    pub program: Option<PathBuf>,
 }
 
 impl Options {
@@ -62,7 +64,7 @@ impl Options {
                 "--sig" => options.sig = Some(value()?.trim_start_matches("sig-").to_owned()),
                 "--focus" => options.focus = Some(value()?),
                 "--skip" => options.skip = Some(value()?),
-                "--program" => options.program = Some(value()?),
+                "--program" => options.program = Some(value()?.into()),
                 "--nodes" => options.nodes = value()?.parse()?,
                 "--procs" => options.procs = value()?.parse()?,
                 "--store" => options.store = value()?,

@@ -56,8 +56,8 @@ impl Row {
             } else {
                 String::new()
             },
-            date: said("date", &["-u", "+%F"]),
-            machine: format!("{}, {} CPU", said("uname", &["-r"]), said("nproc", &[])),
+            date: today(),
+            machine: machine(),
             passed: verdict.passed.len(),
             failed: verdict.failed.clone(),
             skipped,
@@ -73,6 +73,16 @@ impl Row {
                 .collect();
         format!("{}.json", words.join("-"))
     }
+}
+
+/// The day, UTC.
+pub fn today() -> String {
+    said("date", &["-u", "+%F"])
+}
+
+/// Kernel and processors of this machine.
+pub fn machine() -> String {
+    format!("{}, {} CPU", said("uname", &["-r"]), said("nproc", &[]))
 }
 
 /// What a program says, without the line's end; nothing if it cannot.

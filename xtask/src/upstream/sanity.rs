@@ -37,7 +37,7 @@ const SOCKET: &str = "kubelet/plugins/disk.csi.trine.dev/csi.sock";
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let root = workspace_root()?;
     let suite = go::build(&root, &TOOL)?;
-    let program = trine::program(&root, options)?;
+    let program = trine::program(&root, options.program.as_deref())?;
     let mut result = Ok(());
     for access in ["mount", "block"] {
         let done = one(&root, options, &suite, &program, access, true);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::options::Options;
 use crate::test::{cargo_command, run_command};
 
 /// How long a plane may take until its socket is there.
@@ -33,8 +32,8 @@ pub struct Trine {
 ///
 /// # Errors
 /// If it cannot be built or is not there.
-pub fn program(root: &Path, options: &Options) -> anyhow::Result<PathBuf> {
-    let program = match &options.program {
+pub fn program(root: &Path, named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let program = match named {
         Some(path) => std::path::absolute(path)?,
         None => {
             run_command(cargo_command(root).args(["build", "--release", "--package", "trine", "--quiet"]))?;

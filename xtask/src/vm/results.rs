@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 use super::guest::{Job, MARK};
 use crate::skips;
+use crate::upstream::results::today;
 
 /// What became of one job.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -134,9 +134,7 @@ impl Report {
     /// If the declaration of skips cannot be read.
     pub fn markdown(&self, root: &Path, release: &str) -> anyhow::Result<String> {
         let only_here = skips::skipped_for_this_kernel(root)?;
-        let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
-        let date =
-            date.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned()).unwrap_or_default();
+        let date = today();
         let mut page = format!(
             "# Under a stock kernel\n\nWritten by `cargo xtask vm`: Debian's Linux {release} under emulation, cgroup version 2 \
              alone, {date}.\n\n| what | passed | failed | skipped | seconds |\n|---|---|---|---|---|\n"

@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         options,
     };
     std::fs::create_dir_all(&bench.out)?;
-    let program = trine::program(&root, options)?;
+    let program = trine::program(&root, options.program.as_deref())?;
     let wanted = specs::wanted(&bench, focus(options.suite)?)?;
     anyhow::ensure!(!wanted.is_empty(), "no spec is chosen");
     let images = images::prepare(&root, &program)?;

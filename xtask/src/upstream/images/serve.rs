@@ -132,7 +132,7 @@ impl Registry {
 
 /// The address that this machine has for others: nodes in namespaces of their own do not reach its loopback. No packet is sent to
 /// find it; the loopback's if there is none.
-fn own_address() -> IpAddr {
+pub fn own_address() -> IpAddr {
     let towards = |address| {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect((address, 9))?;

@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         Path::new(REFERENCE).is_dir(),
         "cni: the reference plugins are not here: install containernetworking-plugins"
     );
-    let program = trine::program(&root, options)?;
+    let program = trine::program(&root, options.program.as_deref())?;
     let ours = tempdir("plugins")?;
     let mut cases = Vec::new();
     for case in cases::all() {
