@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::go::{self, Tool};
+use super::options::Options;
 
 /// The etcd that the store's own tests use.
 pub const TOOL: Tool = Tool {
@@ -30,6 +31,14 @@ pub struct Etcd {
 }
 
 impl Etcd {
+    /// Starts one if a suite is to run on it.
+    ///
+    /// # Errors
+    /// What [`Self::start`] says.
+    pub fn asked_for(root: &Path, options: &Options) -> anyhow::Result<Option<Self>> {
+        (options.store == "etcd").then(|| Self::start(root)).transpose()
+    }
+
     /// Starts one on free ports of the loopback.
     ///
     /// # Errors

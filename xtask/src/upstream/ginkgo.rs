@@ -1,4 +1,4 @@
-//! Runs a suite's program with a deadline; what it says goes to a file.
+//! Runs a suite's program with a deadline, ginkgo's or another that writes a JUnit report; what it says goes to a file.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,18 +13,32 @@ use super::junit::{self, Report};
 const GRACE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Runs `command`, which ends by itself at `deadline` and writes its report to `report`. A suite that fails is no error, only
-/// one without a report is. `watch` is asked every few seconds and ends the run by saying why.
+/// Runs `command` and reads its report, as [`to_the_end`] does.
 ///
 /// # Errors
-/// If it does not start, writes no report, or `watch` ended it.
+/// What [`to_the_end`] says, or if the report is none of ginkgo's.
 pub fn run(
     command: &mut Command,
     log: &Path,
     report: &Path,
     deadline: Duration,
-    mut watch: impl FnMut() -> Option<String>,
+    watch: impl FnMut() -> Option<String>,
 ) -> anyhow::Result<Report> {
+    junit::read(&to_the_end(command, log, report, deadline, watch)?)
+}
+
+/// Runs `command`, which ends by itself at `deadline` and writes its report to `report`: the text of it. A suite that fails is
+/// no error, only one without a report is. `watch` is asked every few seconds and ends the run by saying why.
+///
+/// # Errors
+/// If it does not start, writes no report, or `watch` ended it.
+pub fn to_the_end(
+    command: &mut Command,
+    log: &Path,
+    report: &Path,
+    deadline: Duration,
+    mut watch: impl FnMut() -> Option<String>,
+) -> anyhow::Result<String> {
     let _ = std::fs::remove_file(report);
     let file = File::create(log).with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -50,12 +64,11 @@ pub fn run(
         stop(&mut child);
         anyhow::bail!("{why} (the suite's log: {})", log.display());
     }
-    let text = std::fs::read_to_string(report).with_context(|| {
+    std::fs::read_to_string(report).with_context(|| {
         let said = std::fs::read_to_string(log).unwrap_or_default();
         let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").to_owned();
         format!("the suite wrote no report; its last words: {last} (all of them: {})", log.display())
-    })?;
-    junit::read(&text)
+    })
 }
 
 /// The expression that matches one spec alone.

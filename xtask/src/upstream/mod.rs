@@ -6,7 +6,7 @@
 //! - `junit` reads a report, `known` the failures that are known, `verdict` judges one by the other: all pure
 //! - `results` keeps what was seen in `tests/upstream/results` and writes `tests/upstream/RESULTS.md` from it
 //! - `images` the images that suites name, made and served here
-//! - `e2e` the suites of `e2e.test`; `sanity`, `critest`, `oracle` (the CNI plugins) one suite each; `quick` what of them belongs to `cargo xtask test`
+//! - `e2e` the suites of `e2e.test`; `sanity`, `critest`, `oracle` (the CNI plugins), `policy_assistant` one suite each; `quick` what of them belongs to `cargo xtask test`
 
 mod critest;
 mod e2e;
@@ -19,6 +19,7 @@ mod junit;
 mod known;
 mod options;
 mod oracle;
+mod policy_assistant;
 mod quick;
 pub mod results;
 mod sanity;
@@ -48,6 +49,6 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
         Suite::Critest => critest::run(&options),
         Suite::Conformance | Suite::Node | Suite::Storage | Suite::Netpol => e2e::run(&options),
         Suite::Cni => oracle::run(&options),
-        suite => anyhow::bail!("upstream {}: not written yet", suite.name()),
+        Suite::PolicyAssistant => policy_assistant::run(&options),
     }
 }

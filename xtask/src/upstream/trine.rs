@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::etcd::Etcd;
+use super::options::Options;
 use crate::test::{cargo_command, run_command};
 
 /// How long a plane may take until its socket is there.
@@ -79,6 +81,30 @@ impl Trine {
             anyhow::ensure!(since.elapsed() < START_DEADLINE, "no {awaited} after {START_DEADLINE:?}");
             std::thread::sleep(POLL);
         }
+        Ok(trine)
+    }
+
+    /// Starts the cluster that was asked for, on `store` if it is not its own, and waits until its node is Ready. `registries` is
+    /// the folder of its registries' settings.
+    ///
+    /// # Errors
+    /// If it ends, or is not Ready in time.
+    pub fn cluster(
+        (program, registries): (&Path, &str),
+        name: &str,
+        options: &Options,
+        store: Option<&Etcd>,
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let nodes = options.nodes.to_string();
+        let mut words = vec!["up", "--registry-config", registries];
+        if options.nodes > 1 {
+            words.extend(["--nodes", &nodes]);
+        }
+        let store = store.map(|etcd| format!("etcd={}", etcd.url));
+        words.extend(store.iter().flat_map(|store| ["--store", store]));
+        let mut trine = Self::start(program, name, &words, "kubeconfig", log)?;
+        trine.ready()?;
         Ok(trine)
     }
 

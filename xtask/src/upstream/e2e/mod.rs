@@ -99,8 +99,8 @@ fn one_group(
     let mut around = Vec::new();
     if !left.is_empty() {
         let log = bench.out.join(format!("{group}.trine.log"));
-        let etcd = (bench.options.store == "etcd").then(|| Etcd::start(root)).transpose()?;
-        let mut trine = start(bench, trine, etcd.as_ref(), &log)?;
+        let etcd = Etcd::asked_for(root, bench.options)?;
+        let mut trine = Trine::cluster(trine, "e2e", bench.options, etcd.as_ref(), &log)?;
         around = work::run(bench, &mut trine, &left, progress)?;
     }
     let case = |name: &String| Case {
@@ -112,27 +112,6 @@ fn one_group(
     finish(&Run { root, options: bench.options, part: group, version: &version, keep: true }, &report, |_| {
         true
     })
-}
-
-/// Starts the program with the folder of its registries' settings.
-fn start(
-    bench: &Bench,
-    (program, registries): (&Path, &str),
-    etcd: Option<&Etcd>,
-    log: &Path,
-) -> anyhow::Result<Trine> {
-    let nodes = bench.options.nodes.to_string();
-    let mut words = vec!["up", "--registry-config", registries];
-    if bench.options.nodes > 1 {
-        words.extend(["--nodes", &nodes]);
-    }
-    let store = etcd.map(|etcd| format!("etcd={}", etcd.url));
-    if let Some(store) = &store {
-        words.extend(["--store", store]);
-    }
-    let mut trine = Trine::start(program, "e2e", &words, "kubeconfig", log)?;
-    trine.ready()?;
-    Ok(trine)
 }
 
 /// Which specs make up a suite.

@@ -84,6 +84,7 @@ pub const RECIPES: &[Recipe] = &[
         references: &[
             "registry.k8s.io/e2e-test-images/agnhost:2.66.1",
             "registry.k8s.io/e2e-test-images/agnhost:2.55",
+            "registry.k8s.io/e2e-test-images/agnhost:2.43",
         ],
         alike: false,
         parts: &[
