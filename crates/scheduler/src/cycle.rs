@@ -1,37 +1,34 @@
-//! Watches, decides for one Pod after another, and binds each in a task of its own.
+//! Watches, decides for one Pod after another, and leaves what is written then to tasks of its own: the next decision does not wait
+//! for it.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use tokio::sync::Notify;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
-use trine_typed::event::{Level, Recorder};
-use trine_typed::k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-};
-use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
-use trine_typed::k8s_openapi::jiff::Timestamp;
-use trine_typed::kube::api::{Patch, PatchParams, PostParams};
+use trine_typed::event::Recorder;
+use trine_typed::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use trine_typed::kube::runtime::watcher;
-use trine_typed::kube::{self, Api, Client, ResourceExt};
-use trine_typed::mirror::Mirror;
+use trine_typed::kube::{Api, Client, Resource, ResourceExt};
+use trine_typed::mirror::{Mirror, Subscription};
 
-use crate::framework::{Decision, decide};
-use crate::plugins::volume_binding::{Bindings, is_bound};
-use crate::preemption::{nominated_node, priority};
-use crate::queue::Backoff;
-use crate::snapshot::{NodeInfo, Snapshot};
-use trine_typed::pods::claim_names;
-use trine_typed::volumes::SELECTED_NODE;
+use crate::bind::Nomination;
+use crate::cache::{Cache, Change, Pair};
+use crate::framework::{Attempt, Decision, attempt};
+use crate::plugins::volume_binding::Bindings;
+use crate::pod_info::PodInfo;
+use crate::preemption::Room;
 
-/// How long a Pod's volumes may take to be bound. Upstream: `bindTimeoutSeconds`.
-const BIND_TIMEOUT: Duration = Duration::from_secs(600);
-/// How often Pods that fitted nowhere are tried again without any change. Upstream: 30 s flush.
+/// How often Pods that were forgotten are looked for. Upstream: 30 s.
 const FLUSH: Duration = Duration::from_secs(30);
+/// Bindings that are written at once. More would only wait in the API server.
+const BINDING: usize = 64;
+/// How long decisions are made before others of this process get their turn.
+const TURN: Duration = Duration::from_millis(2);
 
 /// Settings of the scheduler.
 #[derive(Debug, Clone)]
@@ -81,19 +78,35 @@ pub(crate) struct Scheduler {
     pub(crate) client: Client,
     pub(crate) config: Config,
     pub(crate) recorder: Recorder,
-    pods: Mirror<Pod>,
-    nodes: Mirror<Node>,
-    claims: Mirror<PersistentVolumeClaim>,
-    volumes: Mirror<PersistentVolume>,
-    classes: Mirror<StorageClass>,
-    csi_nodes: Mirror<CSINode>,
-    budgets: Mirror<PodDisruptionBudget>,
-    namespaces: Mirror<Namespace>,
-    changed: Arc<Notify>,
-    /// Woken with every change too, for tasks that wait for claims.
-    claims_changed: Arc<Notify>,
-    /// Decided Pods by uid, until they are seen bound.
-    assumed: Mutex<BTreeMap<String, Arc<Pod>>>,
+    pub(crate) claims: Mirror<PersistentVolumeClaim>,
+    /// Woken with every change, for tasks that wait for claims.
+    pub(crate) claims_changed: Notify,
+    /// What is still written about Pods that had no place, by UID: later writes about them wait for it.
+    reports: Mutex<HashMap<String, JoinHandle<()>>>,
+    /// The UIDs of Pods that could not be bound.
+    failed: mpsc::UnboundedSender<String>,
+}
+
+/// What the watches have told and nobody has looked at.
+#[derive(Default)]
+struct Inbox {
+    changes: Mutex<Vec<Change>>,
+    filled: Notify,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<Change>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, change: Change) {
+        self.lock().push(change);
+        self.filled.notify_one();
+    }
+
+    fn take(&self) -> Vec<Change> {
+        std::mem::take(&mut self.lock())
+    }
 }
 
 /// Runs until `stop`.
@@ -101,297 +114,227 @@ pub(crate) struct Scheduler {
 /// # Errors
 /// None at present: what fails is retried, and said in the Pod's condition and events.
 pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), SchedulerError> {
-    let changed = Arc::new(Notify::new());
-    let claims_changed = Arc::new(Notify::new());
+    let inbox = Arc::new(Inbox::default());
+    let claims = start(&client, &stop);
+    // Without these a decision can be made; what a foreign cluster does not show is not waited for.
+    let _at_once = (
+        follow(&start(&client, &stop), &inbox, Change::CsiNode),
+        follow(&start(&client, &stop), &inbox, Change::Budget),
+        follow(&start(&client, &stop), &inbox, Change::Namespace),
+    );
+    let _kept = tokio::join!(
+        followed(claims.clone(), &inbox, Change::Claim),
+        followed(start(&client, &stop), &inbox, Change::Node),
+        followed(start(&client, &stop), &inbox, Change::Volume),
+        followed(start(&client, &stop), &inbox, Change::Class),
+        followed(start(&client, &stop), &inbox, Change::Pod),
+    );
+    let (failed, failures) = mpsc::unbounded_channel();
     let scheduler = Arc::new(Scheduler {
         recorder: Recorder::new(client.clone(), &config.name, None),
-        pods: start(&client, &changed, &stop),
-        nodes: start(&client, &changed, &stop),
-        claims: start(&client, &changed, &stop),
-        volumes: start(&client, &changed, &stop),
-        classes: start(&client, &changed, &stop),
-        csi_nodes: start(&client, &changed, &stop),
-        budgets: start(&client, &changed, &stop),
-        namespaces: start(&client, &changed, &stop),
         client,
+        claims,
+        claims_changed: Notify::new(),
+        reports: Mutex::default(),
+        failed,
         config,
-        changed,
-        claims_changed,
-        assumed: Mutex::default(),
     });
-    scheduler.pods.ready().await;
-    scheduler.nodes.ready().await;
-    scheduler.claims.ready().await;
-    scheduler.volumes.ready().await;
-    scheduler.classes.ready().await;
-    let begin = Instant::now();
-    let mut backoff = Backoff::default();
-    let mut turn = 0;
-    loop {
-        scheduler.pass(&mut backoff, begin, &mut turn).await;
-        let wait = backoff.next().map_or(FLUSH, |next| next.saturating_sub(begin.elapsed()).min(FLUSH));
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = scheduler.changed.notified() => {}
-            () = tokio::time::sleep(wait.max(Duration::from_millis(10))) => {}
-        }
-        scheduler.claims_changed.notify_waiters();
+    let cache = Cache::new(&scheduler.config.name);
+    let binding = Arc::new(Semaphore::new(BINDING));
+    let mut cycle = Cycle { scheduler, cache, inbox, failures, binding, begin: Instant::now(), turn: 0 };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = cycle.run() => {}
     }
+    Ok(())
 }
 
-fn start<K>(client: &Client, changed: &Arc<Notify>, stop: &CancellationToken) -> Mirror<K>
-where
-    K: trine_typed::kube::Resource<DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
+/// What can be followed.
+trait Kind:
+    Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
 {
-    Mirror::start(Api::all(client.clone()), watcher::Config::default(), Arc::clone(changed), stop.clone())
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+fn start<K: Kind>(client: &Client, stop: &CancellationToken) -> Mirror<K> {
+    let nobody = Arc::new(Notify::new());
+    Mirror::start(Api::all(client.clone()), watcher::Config::default(), nobody, stop.clone())
+}
+
+fn follow<K: Kind>(mirror: &Mirror<K>, inbox: &Arc<Inbox>, change: fn(Pair<K>) -> Change) -> Subscription {
+    let inbox = Arc::clone(inbox);
+    mirror.subscribe(move |old, new| inbox.put(change((old.cloned(), new.cloned()))))
+}
+
+/// Follows the objects of a kind from when they have been listed.
+async fn followed<K: Kind>(
+    mirror: Mirror<K>,
+    inbox: &Arc<Inbox>,
+    change: fn(Pair<K>) -> Change,
+) -> Subscription {
+    mirror.ready().await;
+    follow(&mirror, inbox, change)
+}
+
+/// The one who decides.
+struct Cycle {
+    scheduler: Arc<Scheduler>,
+    cache: Cache,
+    inbox: Arc<Inbox>,
+    failures: mpsc::UnboundedReceiver<String>,
+    binding: Arc<Semaphore>,
+    begin: Instant,
+    turn: usize,
+}
+
+impl Cycle {
+    async fn run(&mut self) {
+        let mut flush = tokio::time::interval(FLUSH);
+        loop {
+            self.decide_all().await;
+            let due = self.cache.queue.due_at();
+            let rest = due.map_or(FLUSH, |due| due.saturating_sub(self.begin.elapsed()));
+            tokio::select! {
+                () = self.inbox.filled.notified() => {}
+                Some(uid) = self.failures.recv() => self.cache.forget(&uid, self.begin.elapsed()),
+                () = tokio::time::sleep(rest) => {}
+                _ = flush.tick() => {
+                    self.cache.queue.flush(self.begin.elapsed());
+                    self.scheduler.reports().retain(|_, report| !report.is_finished());
+                }
+            }
+        }
+    }
+
+    /// Decides for one Pod after another, each with all that is known by then.
+    async fn decide_all(&mut self) {
+        let mut since = Instant::now();
+        loop {
+            self.catch_up();
+            if self.cache.queue.due_at().is_none_or(|due| due > self.begin.elapsed()) {
+                return;
+            }
+            // Whoever decides faster than the decisions are written has to wait, and knows more then.
+            let Ok(binding) = Arc::clone(&self.binding).acquire_owned().await else { return };
+            self.catch_up();
+            if let Some(pod) = self.cache.queue.next(self.begin.elapsed()) {
+                self.decide(pod, binding);
+            }
+            if since.elapsed() > TURN {
+                tokio::task::yield_now().await;
+                since = Instant::now();
+            }
+        }
+    }
+
+    fn catch_up(&mut self) {
+        let now = self.begin.elapsed();
+        let changes = self.inbox.take();
+        if !changes.is_empty() {
+            self.cache.apply(changes, now);
+            self.scheduler.claims_changed.notify_waiters();
+        }
+        while let Ok(uid) = self.failures.try_recv() {
+            self.cache.forget(&uid, now);
+        }
+    }
+
+    fn decide(&mut self, pod: PodInfo, binding: OwnedSemaphorePermit) {
+        self.turn = self.turn.wrapping_add(1);
+        self.cache.snapshot.prepare(&pod);
+        let Attempt { decision, rejected_by, looked_at } = attempt(&pod, &self.cache.snapshot, self.turn);
+        let nodes = self.cache.snapshot.nodes.len().max(1);
+        self.cache.snapshot.start = (self.cache.snapshot.start + looked_at) % nodes;
+        if let Decision::Place { node, bindings } = decision {
+            self.cache.assume(&pod, &node);
+            self.scheduler.bind_in_background(pod, node, bindings, binding);
+            return;
+        }
+        self.cache.set_aside(pod.uid(), rejected_by, self.begin.elapsed());
+        let (message, nomination, room) = match decision {
+            Decision::Preempt(room, message) => (message, Nomination::To(room.node.clone()), Some(room)),
+            Decision::Wait(message) => (message, Nomination::AsItIs, None),
+            Decision::Nowhere(message) => (message, Nomination::None, None),
+            Decision::Place { .. } => return,
+        };
+        let mut promised = Vec::new();
+        match &room {
+            Some(room) => {
+                promised = self.cache.snapshot.nominated.get(&room.node).cloned().unwrap_or_default();
+                self.cache.promise(pod.uid(), Some((room.node.clone(), pod.clone())));
+            }
+            None if matches!(nomination, Nomination::None) => drop(self.cache.promise(pod.uid(), None)),
+            None => {}
+        }
+        self.scheduler.report_in_background(pod, message, nomination, room, promised);
+    }
 }
 
 impl Scheduler {
-    async fn pass(self: &Arc<Self>, backoff: &mut Backoff, begin: Instant, turn: &mut usize) {
-        let all = self.pods.all();
-        self.confirm(&all);
-        let pending = self.pending(&all);
-        backoff.retain(|uid| pending.iter().any(|p| p.uid().as_deref() == Some(uid)));
-        let due: Vec<_> = pending
-            .into_iter()
-            .filter(|p| backoff.is_due(&p.uid().unwrap_or_default(), begin.elapsed()))
-            .collect();
-        if due.is_empty() {
-            return;
-        }
-        let mut snapshot = self.snapshot(&all);
-        for pod in due {
-            *turn = turn.wrapping_add(1);
-            match decide(&pod, &snapshot, *turn) {
-                Decision::Place { node, bindings } => {
-                    let assumed = Arc::new(on_node(&pod, &node));
-                    snapshot.place([Arc::clone(&assumed)]);
-                    self.assume(&assumed);
-                    self.bind_in_background(pod, node, bindings);
-                }
-                Decision::Nowhere(message) => {
-                    backoff.failed(&pod.uid().unwrap_or_default(), begin.elapsed());
-                    self.report(&pod, &message, Nomination::None).await;
-                }
-                Decision::Wait(message) => {
-                    backoff.failed(&pod.uid().unwrap_or_default(), begin.elapsed());
-                    self.report(&pod, &message, Nomination::AsItIs).await;
-                }
-                Decision::Preempt(room, message) => {
-                    backoff.failed(&pod.uid().unwrap_or_default(), begin.elapsed());
-                    snapshot.nominated.entry(room.node.clone()).or_default().push(Arc::clone(&pod));
-                    self.report(&pod, &message, Nomination::To(&room.node)).await;
-                    self.make_room(&pod, &room, &snapshot).await;
-                }
-            }
-        }
+    fn reports(&self) -> MutexGuard<'_, HashMap<String, JoinHandle<()>>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the assumptions that came true or whose Pod is gone.
-    fn confirm(&self, all: &[Arc<Pod>]) {
-        let waiting: Vec<String> =
-            all.iter().filter(|p| !has_node(p)).filter_map(|p| p.metadata.uid.clone()).collect();
-        self.lock().retain(|uid, _| waiting.contains(uid));
-    }
-
-    fn pending(&self, all: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-        let assumed = self.lock();
-        let mut pending: Vec<Arc<Pod>> = all
-            .iter()
-            .filter(|pod| {
-                let Some(spec) = &pod.spec else { return false };
-                let gated = spec.scheduling_gates.as_ref().is_some_and(|g| !g.is_empty());
-                !has_node(pod)
-                    && pod.metadata.deletion_timestamp.is_none()
-                    && spec.scheduler_name.as_deref().unwrap_or("default-scheduler") == self.config.name
-                    && !gated
-                    && !assumed.contains_key(pod.metadata.uid.as_deref().unwrap_or_default())
-            })
-            .cloned()
-            .collect();
-        pending.sort_by_key(|p| {
-            (std::cmp::Reverse(priority(p)), p.creation_timestamp().map(|t| t.0), p.name_any())
-        });
-        pending
-    }
-
-    fn snapshot(&self, all: &[Arc<Pod>]) -> Snapshot {
-        let mut snapshot = Snapshot::default();
-        for node in self.nodes.all() {
-            snapshot.nodes.insert(node.name_any(), NodeInfo::new(node));
-        }
-        for claim in self.claims.all() {
-            snapshot.claims.insert((claim.namespace().unwrap_or_default(), claim.name_any()), claim);
-        }
-        snapshot.volumes = self.volumes.all().into_iter().map(|v| (v.name_any(), v)).collect();
-        snapshot.classes = self.classes.all().into_iter().map(|c| (c.name_any(), c)).collect();
-        snapshot.csi_nodes = self.csi_nodes.all().into_iter().map(|c| (c.name_any(), c)).collect();
-        snapshot.budgets = self.budgets.all();
-        let labels = |n: Arc<Namespace>| (n.name_any(), n.metadata.labels.clone().unwrap_or_default());
-        snapshot.namespaces = self.namespaces.all().into_iter().map(labels).collect();
-        for pod in all.iter().filter(|p| !has_node(p)) {
-            if let Some(node) = nominated_node(pod) {
-                snapshot.nominated.entry(node.to_owned()).or_default().push(Arc::clone(pod));
-            }
-        }
-        snapshot.place(all.iter().filter(|p| has_node(p)).cloned());
-        snapshot.place(self.lock().values().cloned());
-        snapshot
-    }
-
-    fn assume(&self, pod: &Arc<Pod>) {
-        self.lock().insert(pod.uid().unwrap_or_default(), Arc::clone(pod));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Pod>>> {
-        self.assumed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn bind_in_background(self: &Arc<Self>, pod: Arc<Pod>, node: String, bindings: Bindings) {
+    fn bind_in_background(
+        self: &Arc<Self>,
+        pod: PodInfo,
+        node: String,
+        bindings: Bindings,
+        binding: OwnedSemaphorePermit,
+    ) {
         let this = Arc::clone(self);
-        let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+        let name = format!("{}/{}", pod.pod.namespace().unwrap_or_default(), pod.pod.name_any());
         let span = tracing::info_span!(
             target: "trine::step", "schedule", plane = "scheduler", pod = %name,
-            pod_uid = pod.uid().unwrap_or_default(), detail = %node, error = tracing::field::Empty
+            pod_uid = pod.uid(), detail = %node, error = tracing::field::Empty
         );
+        let told = self.reports().remove(pod.uid());
+        // One that waits for its volumes may wait for minutes.
+        let binding = pod.claims.is_empty().then_some(binding);
         tokio::spawn(
             async move {
-                if let Err(error) = this.bind(&pod, &node, &bindings).await {
-                    tracing::Span::current().record("error", trine_typed::chain::display(&error));
-                    let message = trine_typed::chain::display(&error);
-                    this.report(&pod, &message, Nomination::AsItIs).await;
-                    this.lock().remove(pod.metadata.uid.as_deref().unwrap_or_default());
-                    this.changed.notify_one();
+                if let Some(told) = told {
+                    drop(told.await);
                 }
+                if let Err(error) = this.bind(&pod, &node, &bindings).await {
+                    let message = trine_typed::chain::display(&error);
+                    tracing::Span::current().record("error", &message);
+                    this.report(&pod.pod, &message, &Nomination::AsItIs).await;
+                    drop(this.failed.send(pod.uid().to_owned()));
+                }
+                drop(binding);
             }
             .instrument(span),
         );
     }
 
-    async fn bind(&self, pod: &Pod, node: &str, bindings: &Bindings) -> Result<(), SchedulerError> {
-        self.write_volume_choices(node, bindings).await?;
-        for claim in claim_names(pod) {
-            self.wait_bound(&pod.namespace().unwrap_or_default(), &claim, node).await?;
-        }
-        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-        let api = self.pods_of(pod);
-        let body = json!({"apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": name, "namespace": namespace, "uid": pod.uid()},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
-        let _: serde_json::Value = api
-            .create_subresource("binding", &name, &PostParams::default(), &body)
-            .await
-            .map_err(api_error("binding", &name))?;
-        let message = format!("Successfully assigned {namespace}/{name} to {node}");
-        self.recorder.post(pod, Level::Normal, "Scheduled", &message).await;
-        Ok(())
-    }
-
-    async fn write_volume_choices(&self, node: &str, bindings: &Bindings) -> Result<(), SchedulerError> {
-        for (volume, claim) in &bindings.to_bind {
-            let api: Api<PersistentVolume> = Api::all(self.client.clone());
-            let patch = json!({"metadata": {"resourceVersion": volume.resource_version(),
-                    "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}},
-                "spec": {"claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                    "namespace": claim.namespace(), "name": claim.name_any(), "uid": claim.uid(),
-                    "resourceVersion": claim.resource_version()}}});
-            api.patch(&volume.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
-                .await
-                .map_err(api_error("claimRef", &volume.name_any()))?;
-        }
-        for claim in &bindings.to_provision {
-            let api: Api<PersistentVolumeClaim> =
-                Api::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default());
-            let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
-            api.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
-                .await
-                .map_err(api_error("selected-node", &claim.name_any()))?;
-        }
-        Ok(())
-    }
-
-    async fn wait_bound(&self, namespace: &str, name: &str, node: &str) -> Result<(), SchedulerError> {
-        let deadline = tokio::time::Instant::now() + BIND_TIMEOUT;
-        let mut chosen_seen = false;
-        loop {
-            let woken = self.claims_changed.notified();
-            if let Some(claim) = self.claims.get(namespace, name) {
-                if is_bound(&claim) {
-                    return Ok(());
-                }
-                let chosen = claim.annotations().get(SELECTED_NODE).map(String::as_str);
-                if chosen_seen && chosen != Some(node) {
-                    return Err(SchedulerError::NotHere { claim: name.to_owned(), node: node.to_owned() });
-                }
-                chosen_seen = chosen == Some(node);
+    /// Tells that a Pod has no place, then makes the room that was found for it.
+    fn report_in_background(
+        self: &Arc<Self>,
+        pod: PodInfo,
+        message: String,
+        nomination: Nomination,
+        room: Option<Room>,
+        promised: Vec<PodInfo>,
+    ) {
+        let (this, uid) = (Arc::clone(self), pod.uid().to_owned());
+        let told = self.reports().remove(&uid);
+        let report = tokio::spawn(async move {
+            if let Some(told) = told {
+                drop(told.await);
             }
-            if tokio::time::timeout_at(deadline, woken).await.is_err() {
-                return Err(SchedulerError::Volumes { claim: name.to_owned(), waited: BIND_TIMEOUT });
+            this.report(&pod.pod, &message, &nomination).await;
+            if let Some(room) = room
+                && !this.make_room(&pod.pod, &room, &promised).await
+            {
+                // Nothing would wake it.
+                drop(this.failed.send(pod.uid().to_owned()));
             }
-        }
+        });
+        self.reports().insert(uid, report);
     }
-
-    /// Where the Pods of a Pod's namespace are.
-    fn pods_of(&self, pod: &Pod) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default())
-    }
-
-    /// Changes the status of this very Pod.
-    pub(crate) async fn patch_status(&self, pod: &Pod, status: &Value) -> Result<(), kube::Error> {
-        let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": status}));
-        let done = self.pods_of(pod).patch_status(&pod.name_any(), &PatchParams::default(), &patch).await;
-        done.map(drop)
-    }
-
-    /// The condition PodScheduled=False, the node that is promised, and a FailedScheduling event.
-    async fn report(&self, pod: &Pod, message: &str, nomination: Nomination<'_>) {
-        let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
-        let old = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled");
-        let known = old.is_some_and(|c| c.status == "False" && c.message.as_deref() == Some(message));
-        let nominated = match nomination {
-            Nomination::AsItIs => nominated_node(pod),
-            Nomination::None => None,
-            Nomination::To(node) => Some(node),
-        };
-        if !known || nominated != nominated_node(pod) {
-            let status = json!({"nominatedNodeName": nominated, "conditions": [{"type": "PodScheduled",
-                "status": "False", "reason": "Unschedulable", "message": message,
-                "lastTransitionTime": Timestamp::now().to_string()}]});
-            if let Err(error) = self.patch_status(pod, &status).await {
-                tracing::debug!(%error, "PodScheduled condition not written");
-            }
-        }
-        self.recorder.post(pod, Level::Warning, "FailedScheduling", message).await;
-    }
-}
-
-/// What becomes of the node that was promised to a Pod.
-#[derive(Clone, Copy)]
-enum Nomination<'a> {
-    AsItIs,
-    None,
-    To(&'a str),
-}
-
-fn has_node(pod: &Pod) -> bool {
-    pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).is_some_and(|n| !n.is_empty())
-}
-
-fn on_node(pod: &Pod, node: &str) -> Pod {
-    let mut pod = pod.clone();
-    if let Some(spec) = &mut pod.spec {
-        spec.node_name = Some(node.to_owned());
-    }
-    pod
-}
-
-fn api_error(call: &'static str, object: &str) -> impl FnOnce(trine_typed::kube::Error) -> SchedulerError {
-    let object = object.to_owned();
-    move |source| SchedulerError::Api { call, object, source: Box::new(source) }
 }

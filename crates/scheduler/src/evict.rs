@@ -7,13 +7,15 @@ use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::kube::{Error, ResourceExt};
 
 use crate::cycle::Scheduler;
+use crate::pod_info::PodInfo;
 use crate::preemption::{REASON, Room, nominated_node, priority};
-use crate::snapshot::Snapshot;
 
 impl Scheduler {
-    /// Removes the victims; those to whom the node was promised before, and who matter less, have to look for another.
-    pub(crate) async fn make_room(&self, pod: &Pod, room: &Room, snapshot: &Snapshot) {
+    /// Removes the victims; those to whom the node was `promised` before, and who matter less, have to look for another.
+    /// False if not all victims could be removed.
+    pub(crate) async fn make_room(&self, pod: &Pod, room: &Room, promised: &[PodInfo]) -> bool {
         let message = format!("{}: preempting to accommodate a higher priority pod", self.config.name);
+        let mut made = true;
         for victim in &room.victims {
             if victim.metadata.deletion_timestamp.is_some() {
                 continue;
@@ -27,10 +29,11 @@ impl Scheduler {
                 Err(Error::Api(status)) if status.code == 404 || status.code == 409 => {}
                 Err(error) => {
                     tracing::warn!(victim = victim.name_any(), %error, "could not be preempted");
+                    made = false;
                 }
             }
         }
-        for other in snapshot.nominated.get(&room.node).into_iter().flatten() {
+        for other in promised.iter().map(|other| &other.pod) {
             if priority(other) < priority(pod)
                 && nominated_node(other).is_some()
                 && let Err(error) = self.patch_status(other, &json!({"nominatedNodeName": null})).await
@@ -38,5 +41,6 @@ impl Scheduler {
                 tracing::debug!(%error, "nomination not taken back");
             }
         }
+        made
     }
 }

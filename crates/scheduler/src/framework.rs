@@ -1,16 +1,16 @@
 //! Filters of all plugins on all nodes, the best of those that remain, and upstream's sentence when none does.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use trine_typed::k8s_openapi::api::core::v1::Pod;
-
+use crate::events::Plugin;
 use crate::plugins::volume_binding::{self, Bindings};
 use crate::plugins::{
     inter_pod_affinity, node_affinity, node_ports, node_resources_fit, node_unschedulable,
     node_volume_limits, pod_topology_spread, taint_toleration,
 };
-use crate::preemption::{self, Room};
+use crate::pod_info::PodInfo;
+use crate::preemption::{self, Room, nominated_node};
 use crate::scoring;
 use crate::snapshot::{NodeInfo, Snapshot};
 
@@ -55,21 +55,45 @@ pub enum Decision {
     Preempt(Room, String),
 }
 
+/// What deciding for a Pod has come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// Where the Pod goes.
+    pub decision: Decision,
+    /// Who kept it from nodes; only of interest if it goes nowhere.
+    pub rejected_by: BTreeSet<Plugin>,
+    /// How many nodes were looked at until enough were found.
+    pub looked_at: usize,
+}
+
+/// How many nodes that fit are enough for a choice. Upstream: `numFeasibleNodesToFind` without `percentageOfNodesToScore`.
+#[must_use]
+pub fn enough(nodes: usize) -> usize {
+    let share = 50_usize.saturating_sub(nodes / 125).max(5);
+    (nodes * share / 100).max(nodes.min(100))
+}
+
 /// Decides for one Pod. Of nodes with the same score the one with the fewest Pods wins, then `tie` turns.
 #[must_use]
-pub fn decide(pod: &Pod, snapshot: &Snapshot, tie: usize) -> Decision {
+pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, tie: usize) -> Attempt {
+    let nowhere = |message: String, by: Plugin| Attempt {
+        decision: Decision::Nowhere(message),
+        rejected_by: [by].into(),
+        looked_at: 0,
+    };
     if snapshot.nodes.is_empty() {
-        return Decision::Nowhere("no nodes available to schedule pods".to_owned());
+        return nowhere("no nodes available to schedule pods".to_owned(), Plugin::NodeUnschedulable);
     }
     let total = snapshot.nodes.len();
     let volumes = match volume_binding::pre_filter(pod, snapshot) {
         Ok(volumes) => volumes,
         Err(rejection) => {
-            return Decision::Nowhere(format!(
+            let message = format!(
                 "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {total} \
                  Preemption is not helpful for scheduling.",
                 rejection.reason
-            ));
+            );
+            return nowhere(message, Plugin::VolumeBinding);
         }
     };
     let state = CycleState {
@@ -77,25 +101,53 @@ pub fn decide(pod: &Pod, snapshot: &Snapshot, tie: usize) -> Decision {
         affinity: inter_pod_affinity::State::of(pod, snapshot),
         spread: pod_topology_spread::State::of(pod, snapshot),
     };
-    let mut feasible = Vec::new();
-    let mut rejected = Vec::new();
-    for node in snapshot.nodes.values() {
-        match filter(pod, &snapshot.for_pod(pod, node), snapshot, &state) {
+    let tried = |node| (node, filter(pod, &snapshot.for_pod(pod, node), snapshot, &state));
+    // Others have made room there.
+    let promised = nominated_node(&pod.pod).and_then(|name| snapshot.nodes.get(name)).map(tried);
+    if let Some((node, Ok(bindings))) = promised {
+        let decision = Decision::Place { node: node.name().to_owned(), bindings };
+        return Attempt { decision, rejected_by: BTreeSet::new(), looked_at: 0 };
+    }
+    let (mut feasible, mut rejected) = (Vec::new(), Vec::new());
+    let enough = enough(total);
+    for (node, outcome) in snapshot.nodes.from(snapshot.start).map(tried) {
+        match outcome {
             Ok(bindings) => feasible.push((node, bindings)),
-            Err(reasons) => rejected.push((node, reasons)),
+            Err(rejections) => rejected.push((node, rejections)),
+        }
+        if feasible.len() >= enough {
+            break;
         }
     }
-    let nodes: Vec<&NodeInfo> = feasible.iter().map(|(node, _)| *node).collect();
-    let scores = scoring::scores(pod, &nodes, snapshot, &state).into_iter();
-    let ranks: Vec<_> = scores.zip(&nodes).map(|(score, node)| (score, Reverse(node.pods.len()))).collect();
-    let best = ranks.iter().max().copied();
-    let mut winners: Vec<_> =
-        feasible.into_iter().zip(ranks).filter(|(_, rank)| Some(*rank) == best).collect();
-    if winners.is_empty() {
-        return without_place(pod, snapshot, &state, &rejected);
+    let looked_at = feasible.len() + rejected.len();
+    let decision = match best(pod, snapshot, &state, feasible, tie) {
+        Some(place) => place,
+        None => without_place(pod, snapshot, &state, &rejected),
+    };
+    let rejected_by = rejected.iter().map(|(_, rejections)| rejections.by).collect();
+    Attempt { decision, rejected_by, looked_at }
+}
+
+/// The node that is taken of those that fit, if any does.
+fn best(
+    pod: &PodInfo,
+    snapshot: &Snapshot,
+    state: &CycleState,
+    mut feasible: Vec<(&NodeInfo, Bindings)>,
+    tie: usize,
+) -> Option<Decision> {
+    if feasible.len() > 1 {
+        let nodes: Vec<&NodeInfo> = feasible.iter().map(|(node, _)| *node).collect();
+        let scores = scoring::scores(pod, &nodes, snapshot, state).into_iter();
+        let ranks: Vec<_> =
+            scores.zip(&nodes).map(|(score, node)| (score, Reverse(node.pods.len()))).collect();
+        let best = ranks.iter().max().copied();
+        let mut ranks = ranks.into_iter();
+        feasible.retain(|_| ranks.next() == best);
     }
-    let ((node, bindings), _) = winners.swap_remove(tie % winners.len());
-    Decision::Place { node: node.name().to_owned(), bindings }
+    let winner = tie.checked_rem(feasible.len())?;
+    let (node, bindings) = feasible.swap_remove(winner);
+    Some(Decision::Place { node: node.name().to_owned(), bindings })
 }
 
 /// What is known about a Pod before nodes are looked at.
@@ -105,29 +157,36 @@ pub struct CycleState {
     pub(crate) spread: pod_topology_spread::State,
 }
 
+/// Which plugin has kept a Pod from a node, and why.
+struct Rejections {
+    by: Plugin,
+    reasons: Vec<Rejection>,
+}
+
 /// What becomes of a Pod that fits nowhere as things are.
 fn without_place(
-    pod: &Pod,
+    pod: &PodInfo,
     snapshot: &Snapshot,
     state: &CycleState,
-    rejected: &[(&NodeInfo, Vec<Rejection>)],
+    rejected: &[(&NodeInfo, Rejections)],
 ) -> Decision {
     let total = rejected.len();
-    let reasons = rejected.iter().flat_map(|(_, reasons)| reasons).map(|r| r.reason.as_str());
+    let reasons = rejected.iter().flat_map(|(_, rejections)| &rejections.reasons).map(|r| r.reason.as_str());
     let mut message = format!("0/{total} nodes are available: {}.", counted(reasons));
-    if let Some(why) = preemption::forbidden(pod, snapshot) {
+    if let Some(why) = preemption::forbidden(&pod.pod, snapshot) {
         message += &format!(" preemption: {why}");
-        return match preemption::nominated_node(pod) {
+        return match nominated_node(&pod.pod) {
             Some(_) => Decision::Wait(message),
             None => Decision::Nowhere(message),
         };
     }
     let (hopeless, hopeful): (Vec<_>, Vec<_>) =
-        rejected.iter().partition(|(_, reasons)| reasons.iter().any(|r| r.lasting));
+        rejected.iter().partition(|(_, rejections)| rejections.reasons.iter().any(|r| r.lasting));
     let nodes = hopeful.iter().map(|(node, _)| *node);
-    let room = preemption::make_room(pod, nodes, &snapshot.budgets, |node| {
+    let budgets: Vec<_> = snapshot.budgets.values().map(AsRef::as_ref).collect();
+    let room = preemption::make_room(&pod.pod, nodes, &budgets, preemption::candidates(total), |node| {
         let fits = filter(pod, &snapshot.for_pod(pod, node), snapshot, state);
-        fits.map(drop).map_err(|reasons| reasons.into_iter().map(|r| r.reason).collect())
+        fits.map(drop).map_err(|rejections| rejections.reasons.into_iter().map(|r| r.reason).collect())
     });
     match room {
         Ok(room) => Decision::Preempt(room, message),
@@ -140,21 +199,23 @@ fn without_place(
 }
 
 fn filter(
-    pod: &Pod,
+    pod: &PodInfo,
     node: &NodeInfo,
     snapshot: &Snapshot,
     state: &CycleState,
-) -> Result<Bindings, Vec<Rejection>> {
-    let one = |r: Rejection| vec![r];
-    node_unschedulable::filter(pod, node).map_err(one)?;
-    taint_toleration::filter(pod, node).map_err(one)?;
-    node_affinity::filter(pod, node).map_err(one)?;
-    node_ports::filter(pod, node).map_err(one)?;
-    node_resources_fit::filter(pod, node)?;
-    node_volume_limits::filter(pod, node, snapshot).map_err(one)?;
-    let bindings = volume_binding::filter(&state.volumes, node, snapshot).map_err(one)?;
-    state.spread.filter(pod, node, snapshot).map_err(one)?;
-    state.affinity.filter(pod, node, snapshot).map_err(one)?;
+) -> Result<Bindings, Rejections> {
+    let by = |by: Plugin| move |rejection| Rejections { by, reasons: vec![rejection] };
+    node_unschedulable::filter(&pod.pod, node).map_err(by(Plugin::NodeUnschedulable))?;
+    taint_toleration::filter(&pod.pod, node).map_err(by(Plugin::TaintToleration))?;
+    node_affinity::filter(&pod.pod, node).map_err(by(Plugin::NodeAffinity))?;
+    node_ports::filter(pod, node).map_err(by(Plugin::NodePorts))?;
+    let short = |reasons| Rejections { by: Plugin::NodeResourcesFit, reasons };
+    node_resources_fit::filter(pod, node).map_err(short)?;
+    node_volume_limits::filter(pod, node, snapshot).map_err(by(Plugin::NodeVolumeLimits))?;
+    let bindings =
+        volume_binding::filter(&state.volumes, node, snapshot).map_err(by(Plugin::VolumeBinding))?;
+    state.spread.filter(pod, node, snapshot).map_err(by(Plugin::PodTopologySpread))?;
+    state.affinity.filter(pod, node, snapshot).map_err(by(Plugin::InterPodAffinity))?;
     Ok(bindings)
 }
 
@@ -167,6 +228,16 @@ fn counted<'a>(reasons: impl Iterator<Item = &'a str>) -> String {
     let mut counted: Vec<String> = counts.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
     counted.sort();
     counted.join(", ")
+}
+
+/// Decides for a Pod of which nothing is known yet.
+#[cfg(test)]
+pub fn decide(
+    pod: &trine_typed::k8s_openapi::api::core::v1::Pod,
+    snapshot: &Snapshot,
+    tie: usize,
+) -> Decision {
+    attempt(&std::sync::Arc::new(pod.clone()).into(), snapshot, tie).decision
 }
 
 #[cfg(test)]

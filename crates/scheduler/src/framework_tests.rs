@@ -7,8 +7,7 @@ use super::*;
 fn snapshot(nodes: &[Value]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for node in nodes {
-        let info = NodeInfo::new(Arc::new(serde_json::from_value(node.clone()).unwrap()));
-        snapshot.nodes.insert(info.name().to_owned(), info);
+        snapshot.put_node(Arc::new(serde_json::from_value(node.clone()).unwrap()));
     }
     snapshot
 }
@@ -18,7 +17,7 @@ fn node(name: &str, cpu: &str) -> Value {
            "status": {"allocatable": {"cpu": cpu, "memory": "4Gi", "pods": "110"}}})
 }
 
-fn pod(spec: Value) -> Pod {
+fn pod(spec: Value) -> trine_typed::k8s_openapi::api::core::v1::Pod {
     serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "default"}, "spec": spec})).unwrap()
 }
 
@@ -45,7 +44,7 @@ fn json_merge(into: &mut Value, from: Value) {
     }
 }
 
-fn with_claim() -> Pod {
+fn with_claim() -> trine_typed::k8s_openapi::api::core::v1::Pod {
     pod(json!({"containers": asking("1"),
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}))
 }
@@ -53,7 +52,7 @@ fn with_claim() -> Pod {
 #[test]
 fn a_pod_goes_to_the_node_with_more_room() {
     let mut s = snapshot(&[node("a", "4"), node("b", "4")]);
-    s.nodes.get_mut("a").unwrap().add(Arc::new(pod(json!({"containers": asking("2")}))));
+    s.place([Arc::new(pod(json!({"nodeName": "a", "containers": asking("2")})))]);
     let placed = decide(&pod(json!({"containers": asking("1")})), &s, 0);
     assert_eq!(placed, Decision::Place { node: "b".to_owned(), bindings: Bindings::default() });
 }
@@ -115,4 +114,35 @@ fn what_is_wrong_with_a_claim_is_said() {
             other => panic!("{name}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn of_many_nodes_as_many_are_looked_at_as_upstream_does_and_all_take_turns() {
+    for (nodes, expected) in
+        [(1, 1), (99, 99), (100, 100), (250, 120), (1000, 420), (5000, 500), (10_000, 500)]
+    {
+        assert_eq!(enough(nodes), expected, "{nodes}");
+    }
+    let names: Vec<Value> = (0..250).map(|n| node(&format!("n{n:03}"), "4")).collect();
+    let mut s = snapshot(&names);
+    let asking: PodInfo = Arc::new(pod(json!({"containers": asking("1")}))).into();
+    let first = attempt(&asking, &s, 0);
+    assert_eq!(first.looked_at, 120);
+    s.start = 120;
+    assert_ne!(attempt(&asking, &s, 0).decision, first.decision);
+    let huge: PodInfo = Arc::new(pod(json!({"containers": self::asking("5")}))).into();
+    let nowhere = attempt(&huge, &s, 0);
+    assert_eq!((nowhere.looked_at, nowhere.rejected_by), (250, [Plugin::NodeResourcesFit].into()));
+}
+
+#[test]
+fn a_pod_takes_the_node_that_it_was_promised_if_it_fits_there() {
+    let mut s = snapshot(&[node("a", "4"), node("b", "4")]);
+    s.place([Arc::new(pod(json!({"nodeName": "a", "containers": asking("3")})))]);
+    let mut promised = pod(json!({"containers": asking("1")}));
+    promised.status = serde_json::from_value(json!({"nominatedNodeName": "a"})).unwrap();
+    let place = |node: &str| Decision::Place { node: node.to_owned(), bindings: Bindings::default() };
+    assert_eq!(decide(&promised, &s, 0), place("a"));
+    promised.spec = pod(json!({"containers": asking("2")})).spec;
+    assert_eq!(decide(&promised, &s, 0), place("b"));
 }

@@ -1,20 +1,30 @@
 //! On which node? Upstream's extension points and plugin names, as pure functions over a snapshot.
 //!
-//! - [`snapshot`] what is known: nodes with their Pods, claims, volumes, classes
+//! - [`cache`] what is known, changed piece by piece by watches; [`snapshot`] what decisions see of it, [`nodes`] with their Pods
+//! - [`pod_info`], [`amounts`], [`terms`] what is worked out of a Pod once
+//! - [`index`] counts that are kept, so that no decision goes over all Pods
 //! - [`framework`] the filters of all plugins, and the sentence that says why no node fits
 //! - [`scoring`] the best of those that fit
 //! - [`plugins`] one file each
 //! - [`preemption`] who makes room for a Pod of higher priority, `evict` and how
-//! - [`queue`] when a Pod that did not fit is tried again
-//! - [`cycle`] watches, decides, binds
+//! - [`queue`] whose turn it is, and when one that did not fit is tried again; [`events`] what can help it
+//! - [`cycle`] watches and decides; `bind` what is written then
 
+pub mod amounts;
+mod bind;
+pub mod cache;
 pub mod cycle;
+pub mod events;
 mod evict;
 pub mod framework;
+pub mod index;
+pub mod nodes;
 pub mod plugins;
+pub mod pod_info;
 pub mod preemption;
 pub mod queue;
 pub mod scoring;
 pub mod snapshot;
+pub mod terms;
 
 pub use cycle::{Config, SchedulerError, run};

@@ -10,6 +10,7 @@ use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::placement::labels_match;
 
+use crate::pod_info::PodInfo;
 use crate::snapshot::{NodeInfo, Snapshot};
 
 /// Why a Pod on its way out goes, in its `DisruptionTarget` condition.
@@ -31,7 +32,8 @@ pub fn forbidden(pod: &Pod, snapshot: &Snapshot) -> Option<&'static str> {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = snapshot.nodes.get(nominated_node(pod)?)?;
-    let goes = |other: &Arc<Pod>| {
+    let goes = |other: &PodInfo| {
+        let other = &other.pod;
         other.metadata.deletion_timestamp.is_some() && priority(other) < priority(pod) && is_preempted(other)
     };
     node.pods.iter().any(goes).then_some("not eligible due to a terminating pod on the nominated node.")
@@ -56,14 +58,22 @@ pub fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default()
 }
 
-/// Makes room on one of `nodes`; `fits` says whether the Pod fits on a node as it would be then, or else why not.
+/// On how many nodes that can make room the least painful is looked for, of so many nodes. Upstream:
+/// `minCandidateNodesPercentage`, `minCandidateNodesAbsolute`.
+#[must_use]
+pub fn candidates(nodes: usize) -> usize {
+    (nodes / 10).max(100)
+}
+
+/// Makes room on the best of the first `candidates` of `nodes` that can make some; `fits` says whether the Pod fits on a node as it would be then, or else why not.
 ///
 /// # Errors
 /// Why each of the nodes is no help, if none is.
 pub fn make_room<'a>(
     pod: &Pod,
     nodes: impl Iterator<Item = &'a NodeInfo>,
-    budgets: &[Arc<PodDisruptionBudget>],
+    budgets: &[&PodDisruptionBudget],
+    candidates: usize,
     fits: impl Fn(&NodeInfo) -> Result<(), Vec<String>>,
 ) -> Result<Room, Vec<String>> {
     let mut rooms = Vec::new();
@@ -72,6 +82,9 @@ pub fn make_room<'a>(
         match victims_on(pod, node, budgets, &fits) {
             Ok(victims) => rooms.push((node, victims)),
             Err(why) => reasons.extend(why),
+        }
+        if rooms.len() >= candidates {
+            break;
         }
     }
     let cheapest = rooms.into_iter().min_by_key(|(_, victims)| victims.cost());
@@ -102,31 +115,31 @@ impl Victims {
 fn victims_on(
     pod: &Pod,
     node: &NodeInfo,
-    budgets: &[Arc<PodDisruptionBudget>],
+    budgets: &[&PodDisruptionBudget],
     fits: impl Fn(&NodeInfo) -> Result<(), Vec<String>>,
 ) -> Result<Victims, Vec<String>> {
     let (mut lower, stay): (Vec<_>, Vec<_>) =
-        node.pods.iter().cloned().partition(|other| priority(other) < priority(pod));
+        node.pods.iter().cloned().partition(|other| priority(&other.pod) < priority(pod));
     if lower.is_empty() {
         return Err(vec!["No preemption victims found for incoming pod".to_owned()]);
     }
-    let mut emptied = NodeInfo::new(Arc::clone(&node.node));
+    let mut emptied = node.emptied();
     for other in stay {
         emptied.add(other);
     }
     fits(&emptied)?;
-    lower.sort_by_key(importance);
+    lower.sort_by_key(|other| importance(&other.pod));
     let (held, free) = by_budget(lower, budgets);
     let mut victims = Victims { pods: Vec::new(), against_budget: 0 };
     let held_ones = held.len();
     for (i, other) in held.into_iter().chain(free).enumerate() {
         let mut with = emptied.clone();
-        with.add(Arc::clone(&other));
+        with.add(other.clone());
         if fits(&with).is_ok() {
             emptied = with;
         } else {
             victims.against_budget += usize::from(i < held_ones);
-            victims.pods.push(other);
+            victims.pods.push(other.pod);
         }
     }
     victims.pods.sort_by_key(importance);
@@ -143,7 +156,7 @@ fn started(pod: &Pod) -> Option<Timestamp> {
 }
 
 /// The Pods whose removal breaks a budget, when they go in this order, and the others.
-fn by_budget(pods: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+fn by_budget(pods: Vec<PodInfo>, budgets: &[&PodDisruptionBudget]) -> (Vec<PodInfo>, Vec<PodInfo>) {
     let mut left: Vec<i32> = budgets
         .iter()
         .map(|b| b.status.as_ref().and_then(|s| s.disruptions_allowed).unwrap_or_default())
@@ -151,7 +164,7 @@ fn by_budget(pods: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<
     pods.into_iter().partition(|pod| {
         let mut breaks = false;
         for (budget, left) in budgets.iter().zip(&mut left) {
-            if covers(budget, pod) {
+            if covers(budget, &pod.pod) {
                 *left -= 1;
                 breaks |= *left < 0;
             }

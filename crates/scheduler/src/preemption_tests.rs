@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,8 +11,7 @@ fn cluster(nodes: &[&str]) -> Snapshot {
     for name in nodes {
         let node = json!({"metadata": {"name": name},
             "status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}});
-        let info = NodeInfo::new(Arc::new(serde_json::from_value(node).unwrap()));
-        snapshot.nodes.insert((*name).to_owned(), info);
+        snapshot.put_node(Arc::new(serde_json::from_value(node).unwrap()));
     }
     snapshot
 }
@@ -28,6 +28,10 @@ fn pod(name: &str, node: &str, priority: i32, cpu: u32, more: Value) -> Arc<Pod>
 
 fn plain(name: &str, node: &str, priority: i32, cpu: u32) -> Arc<Pod> {
     pod(name, node, priority, cpu, json!({}))
+}
+
+fn budgets(all: &[(&str, i32)]) -> BTreeMap<(String, String), Arc<PodDisruptionBudget>> {
+    all.iter().map(|(app, allowed)| (("d".to_owned(), (*app).to_owned()), budget(app, *allowed))).collect()
 }
 
 fn budget(app: &str, allowed: i32) -> Arc<PodDisruptionBudget> {
@@ -79,11 +83,11 @@ fn the_node_is_chosen_by_budgets_then_by_what_its_victims_matter() {
     ]);
     let wanted = plain("p", "", 5, 4);
     assert_eq!(outcome(&wanted, &s), victims("a", &["low"]), "one of low priority is less than two");
-    s.budgets = vec![budget("low", 0), budget("many1", 0)];
+    s.budgets = budgets(&[("low", 0), ("many1", 0)]);
     assert_eq!(outcome(&wanted, &s), victims("b", &["mid"]), "no budget is broken there");
-    s.budgets = vec![budget("low", 1), budget("many1", 0)];
+    s.budgets = budgets(&[("low", 1), ("many1", 0)]);
     assert_eq!(outcome(&wanted, &s), victims("a", &["low"]), "its budget allows one");
-    s.budgets = vec![budget("low", 0), budget("mid", 0), budget("many1", 0)];
+    s.budgets = budgets(&[("low", 0), ("mid", 0), ("many1", 0)]);
     assert_eq!(outcome(&wanted, &s), victims("a", &["low"]), "where all are broken, the least important");
 }
 
@@ -91,7 +95,7 @@ fn the_node_is_chosen_by_budgets_then_by_what_its_victims_matter() {
 fn who_is_held_by_a_budget_stays_if_another_can_go() {
     let mut s = cluster(&["n"]);
     s.place([plain("held", "n", 1, 2), plain("free", "n", 2, 2)]);
-    s.budgets = vec![budget("held", 0)];
+    s.budgets = budgets(&[("held", 0)]);
     assert_eq!(outcome(&plain("p", "", 5, 2), &s), victims("n", &["free"]));
 }
 
@@ -126,7 +130,7 @@ fn a_promised_node_is_waited_for_and_kept_from_those_who_matter_less() {
         "status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": REASON}]}});
     let promised = pod("p", "", 5, 4, json!({"status": {"nominatedNodeName": "n"}}));
     let mut s = cluster(&["n"]);
-    s.nominated.insert("n".to_owned(), vec![Arc::clone(&promised)]);
+    s.nominated.insert("n".to_owned(), vec![Arc::clone(&promised).into()]);
     s.place([pod("v", "n", 1, 4, going)]);
     let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the \
                    nominated node.";

@@ -1,63 +1,208 @@
-//! When a Pod that fitted nowhere is tried again: at the next change, but not before its back-off has passed.
+//! When a Pod is decided for: at once, or after its back-off, or when something has happened that can help it. As upstream: active
+//! Pods in the order of their priority and then of their coming, those that fitted nowhere aside until an event moves them.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
+
+use crate::events::{Event, Plugin, helps};
+use crate::pod_info::PodInfo;
+use crate::preemption::priority;
 
 /// First back-off; doubles with each attempt. Upstream: `podInitialBackoffSeconds`.
 pub const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Longest back-off. Upstream: `podMaxBackoffSeconds`.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// After which time a Pod that nothing has helped is tried again all the same. Upstream: 5 min, looked at every 30 s.
+pub const FORGOTTEN: Duration = Duration::from_secs(300);
 
-/// Attempts and the time of the next one, by Pod uid. Times are since any fixed start.
-#[derive(Debug, Default)]
-pub struct Backoff {
-    tried: BTreeMap<String, (u32, Duration)>,
+/// The most important first, then who has waited longest: priority, time of coming, number of coming.
+type Rank = (Reverse<i32>, Duration, u64);
+
+#[derive(Debug)]
+enum Where {
+    Active(Rank),
+    /// Until then.
+    BackingOff(Duration),
+    /// Aside since then, kept from nodes by these.
+    Aside(Duration, BTreeSet<Plugin>),
+    /// A decision is under way.
+    Out,
 }
 
-impl Backoff {
-    /// True if the Pod may be tried at `now`.
+#[derive(Debug)]
+struct Entry {
+    pod: PodInfo,
+    since: Duration,
+    number: u64,
+    attempts: u32,
+    place: Where,
+    /// When the back-off of the last attempt is over.
+    rested: Duration,
+}
+
+impl Entry {
+    fn rank(&self) -> Rank {
+        (Reverse(priority(&self.pod.pod)), self.since, self.number)
+    }
+}
+
+/// The Pods that wait for a node, by UID. Times are since any fixed start.
+#[derive(Debug, Default)]
+pub struct Queue {
+    entries: HashMap<String, Entry>,
+    active: BTreeMap<Rank, String>,
+    backing_off: BTreeSet<(Duration, String)>,
+    aside: BTreeSet<String>,
+    numbers: u64,
+}
+
+impl Queue {
+    /// A Pod waits, or one that waits has changed. What it asks for may be other than before: it need not wait for an event.
+    pub fn put(&mut self, pod: PodInfo, now: Duration) {
+        let uid = pod.uid().to_owned();
+        let Some(mut entry) = self.lift(&uid) else {
+            self.numbers += 1;
+            let number = self.numbers;
+            let entry =
+                Entry { pod, since: now, number, attempts: 0, place: Where::Out, rested: Duration::ZERO };
+            return self.wake(uid, entry, now);
+        };
+        let asks_anew = asks_anew(&entry.pod, &pod);
+        entry.pod = pod;
+        match entry.place {
+            Where::Aside(..) if asks_anew => self.wake(uid, entry, now),
+            Where::Active(_) => self.wake(uid, entry, now),
+            _ => self.lay(uid, entry),
+        }
+    }
+
+    /// A Pod waits no more.
+    pub fn remove(&mut self, uid: &str) {
+        drop(self.lift(uid));
+    }
+
+    /// The next Pod. It stays among those that wait until it is removed or put back.
+    pub fn next(&mut self, now: Duration) -> Option<PodInfo> {
+        self.rest_ends(now);
+        let (_, uid) = self.active.pop_first()?;
+        let entry = self.entries.get_mut(&uid)?;
+        entry.place = Where::Out;
+        Some(entry.pod.clone())
+    }
+
+    /// A Pod had no place: these have kept it from nodes.
+    pub fn set_aside(&mut self, uid: &str, rejected_by: BTreeSet<Plugin>, now: Duration) {
+        if let Some(mut entry) = self.lift(uid) {
+            entry.tried(now);
+            entry.place = Where::Aside(now, rejected_by);
+            self.lay(uid.to_owned(), entry);
+        }
+    }
+
+    /// Something went wrong: the Pod is tried again after its back-off, whatever happens.
+    pub fn put_back(&mut self, uid: &str, now: Duration) {
+        if let Some(mut entry) = self.lift(uid) {
+            entry.tried(now);
+            self.wake(uid.to_owned(), entry, now);
+        }
+    }
+
+    /// Something has happened.
+    pub fn happened(&mut self, event: Event, now: Duration) {
+        let helped = |entry: &Entry| matches!(&entry.place, Where::Aside(_, by) if helps(event, by));
+        self.wake_those(helped, now);
+    }
+
+    /// Wakes those that have been forgotten.
+    pub fn flush(&mut self, now: Duration) {
+        let old = |entry: &Entry| matches!(entry.place, Where::Aside(since, _) if since + FORGOTTEN <= now);
+        self.wake_those(old, now);
+    }
+
+    /// The Pods that wait.
+    pub fn pods(&self) -> impl Iterator<Item = &PodInfo> {
+        self.entries.values().map(|entry| &entry.pod)
+    }
+
+    /// A Pod that waits.
     #[must_use]
-    pub fn is_due(&self, uid: &str, now: Duration) -> bool {
-        self.tried.get(uid).is_none_or(|(_, next)| *next <= now)
+    pub fn get(&self, uid: &str) -> Option<&PodInfo> {
+        self.entries.get(uid).map(|entry| &entry.pod)
     }
 
-    /// Counts a failed attempt.
-    pub fn failed(&mut self, uid: &str, now: Duration) {
-        let (attempts, next) = self.tried.entry(uid.to_owned()).or_default();
-        let wait = INITIAL_BACKOFF.saturating_mul(1 << (*attempts).min(8)).min(MAX_BACKOFF);
-        *attempts += 1;
-        *next = now + wait;
-    }
-
-    /// Forgets all Pods but those for which `keep` holds.
-    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.tried.retain(|uid, _| keep(uid));
-    }
-
-    /// The earliest next attempt, if any Pod waits for one.
+    /// When the next back-off is over, if a Pod is in one; now if one is due.
     #[must_use]
-    pub fn next(&self) -> Option<Duration> {
-        self.tried.values().map(|(_, next)| *next).min()
+    pub fn due_at(&self) -> Option<Duration> {
+        if !self.active.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        self.backing_off.first().map(|(until, _)| *until)
     }
+
+    fn wake_those(&mut self, which: impl Fn(&Entry) -> bool, now: Duration) {
+        if self.aside.is_empty() {
+            return;
+        }
+        let woken = self.aside.iter().filter(|uid| self.entries.get(*uid).is_some_and(&which));
+        for uid in woken.cloned().collect::<Vec<_>>() {
+            if let Some(entry) = self.lift(&uid) {
+                self.wake(uid, entry, now);
+            }
+        }
+    }
+
+    fn rest_ends(&mut self, now: Duration) {
+        while self.backing_off.first().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, uid)) = self.backing_off.pop_first() else { return };
+            if let Some(entry) = self.lift(&uid) {
+                self.wake(uid, entry, now);
+            }
+        }
+    }
+
+    /// Takes an entry out of all orders.
+    fn lift(&mut self, uid: &str) -> Option<Entry> {
+        let entry = self.entries.remove(uid)?;
+        match &entry.place {
+            Where::Active(rank) => drop(self.active.remove(rank)),
+            Where::BackingOff(until) => drop(self.backing_off.remove(&(*until, uid.to_owned()))),
+            Where::Aside(..) => drop(self.aside.remove(uid)),
+            Where::Out => {}
+        }
+        Some(entry)
+    }
+
+    /// Active, or in back-off as long as that of the last attempt lasts.
+    fn wake(&mut self, uid: String, mut entry: Entry, now: Duration) {
+        let rested = entry.rested <= now;
+        entry.place = if rested { Where::Active(entry.rank()) } else { Where::BackingOff(entry.rested) };
+        self.lay(uid, entry);
+    }
+
+    fn lay(&mut self, uid: String, entry: Entry) {
+        match &entry.place {
+            Where::Active(rank) => drop(self.active.insert(*rank, uid.clone())),
+            Where::BackingOff(until) => drop(self.backing_off.insert((*until, uid.clone()))),
+            Where::Aside(..) => drop(self.aside.insert(uid.clone())),
+            Where::Out => {}
+        }
+        self.entries.insert(uid, entry);
+    }
+}
+
+impl Entry {
+    fn tried(&mut self, now: Duration) {
+        self.rested = now + INITIAL_BACKOFF.saturating_mul(1 << self.attempts.min(8)).min(MAX_BACKOFF);
+        self.attempts += 1;
+    }
+}
+
+/// Whether a Pod that waits may fit now where it did not before, by a change of its own.
+fn asks_anew(old: &PodInfo, new: &PodInfo) -> bool {
+    old.pod.spec != new.pod.spec || old.pod.metadata.labels != new.pod.metadata.labels
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn back_off_doubles_from_one_second_to_ten() {
-        let mut backoff = Backoff::default();
-        let waits: Vec<u64> = (0..6)
-            .map(|_| {
-                backoff.failed("u", Duration::ZERO);
-                backoff.next().unwrap().as_secs()
-            })
-            .collect();
-        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
-        assert!(!backoff.is_due("u", Duration::from_secs(9)));
-        assert!(backoff.is_due("u", Duration::from_secs(10)));
-        backoff.retain(|_| false);
-        assert!(backoff.is_due("u", Duration::ZERO));
-    }
-}
+#[path = "queue_tests.rs"]
+mod tests;

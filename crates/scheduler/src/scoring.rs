@@ -1,26 +1,24 @@
 //! Which of the nodes that fit is the best: each plugin's score from 0 to 100, weighted as upstream's default profile does.
 
-use trine_typed::k8s_openapi::api::core::v1::Pod;
-
 use crate::framework::CycleState;
 use crate::plugins::{
     image_locality, node_affinity, node_resources_balanced_allocation, node_resources_fit, taint_toleration,
 };
+use crate::pod_info::PodInfo;
 use crate::snapshot::{NodeInfo, Snapshot};
 
 /// The scores of nodes, in their order.
 #[must_use]
-pub fn scores(pod: &Pod, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &CycleState) -> Vec<i64> {
+pub fn scores(pod: &PodInfo, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &CycleState) -> Vec<i64> {
     let each = |score: &dyn Fn(&NodeInfo) -> i64| nodes.iter().map(|node| score(node)).collect::<Vec<i64>>();
-    let fit = |node: &NodeInfo| i64::try_from(node_resources_fit::score(pod, node)).unwrap_or_default();
-    let images = image_locality::State::of(pod, snapshot);
+    let images = image_locality::State::of(&pod.pod, snapshot);
     let crowds: Vec<Option<f64>> = nodes.iter().map(|node| state.spread.crowd(node)).collect();
     let weighted: [(i64, Vec<i64>); 7] = [
-        (3, fewest_best(&each(&|node| taint_toleration::dislikes(pod, node)))),
-        (2, share_of_most(&each(&|node| node_affinity::score(pod, node)))),
+        (3, fewest_best(&each(&|node| taint_toleration::dislikes(&pod.pod, node)))),
+        (2, share_of_most(&each(&|node| node_affinity::score(&pod.pod, node)))),
         (2, spread(&crowds)),
         (2, between(&each(&|node| state.affinity.score(node)))),
-        (1, each(&fit)),
+        (1, each(&|node| node_resources_fit::score(pod, node))),
         (1, each(&|node| node_resources_balanced_allocation::score(pod, node))),
         (1, each(&|node| images.score(node))),
     ];

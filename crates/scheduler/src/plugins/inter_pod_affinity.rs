@@ -1,235 +1,181 @@
 //! InterPodAffinity: near which other Pods a Pod has to be, and near which it must not. What one Pod asks for holds for those who
 //! come later, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use trine_typed::k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, WeightedPodAffinityTerm};
-use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use trine_typed::placement::labels_match;
-
-use super::match_label_keys;
 use crate::framework::Rejection;
+use crate::index::{Holds, NOWHERE, Places};
+use crate::pod_info::PodInfo;
 use crate::snapshot::{NodeInfo, Snapshot};
+use crate::terms::{Question, Term};
 
 /// What a required affinity of a Pod that is there counts for one that comes. Upstream: `hardPodAffinityWeight`.
-const HARD_WEIGHT: i64 = 1;
-
-/// A term that is ready to be asked.
-#[derive(Debug, Clone)]
-struct Term {
-    selector: Option<LabelSelector>,
-    namespaces: BTreeSet<String>,
-    topology_key: String,
-}
-
-impl Term {
-    fn of(term: &PodAffinityTerm, owner: &Pod, snapshot: &Snapshot) -> Self {
-        let mut namespaces: BTreeSet<String> = term.namespaces.iter().flatten().cloned().collect();
-        if let Some(selector) = &term.namespace_selector {
-            let selected =
-                snapshot.namespaces.iter().filter(|(_, labels)| labels_match(selector, Some(labels)));
-            namespaces.extend(selected.map(|(name, _)| name.clone()));
-        } else if namespaces.is_empty() {
-            namespaces.extend(owner.metadata.namespace.clone());
-        }
-        let selector = term.label_selector.clone().map(|mut selector| {
-            match_label_keys(&mut selector, term.match_label_keys.iter().flatten(), owner, "In");
-            match_label_keys(&mut selector, term.mismatch_label_keys.iter().flatten(), owner, "NotIn");
-            selector
-        });
-        Self { selector, namespaces, topology_key: term.topology_key.clone() }
-    }
-
-    fn all(terms: Option<&Vec<PodAffinityTerm>>, owner: &Pod, snapshot: &Snapshot) -> Vec<Self> {
-        terms.into_iter().flatten().map(|term| Self::of(term, owner, snapshot)).collect()
-    }
-
-    fn weighted(
-        terms: Option<&Vec<WeightedPodAffinityTerm>>,
-        owner: &Pod,
-        snapshot: &Snapshot,
-        sign: i64,
-    ) -> Vec<(Self, i64)> {
-        let terms = terms.into_iter().flatten();
-        terms
-            .map(|term| (Self::of(&term.pod_affinity_term, owner, snapshot), sign * i64::from(term.weight)))
-            .collect()
-    }
-
-    fn selects(&self, pod: &Pod) -> bool {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        self.namespaces.contains(namespace)
-            && self.selector.as_ref().is_some_and(|s| labels_match(s, pod.metadata.labels.as_ref()))
-    }
-}
-
-/// What a Pod asks for of others.
-#[derive(Debug, Clone, Default)]
-struct Wishes {
-    near: Vec<Term>,
-    apart: Vec<Term>,
-    /// With weights, negative for those to be kept away from.
-    preferred: Vec<(Term, i64)>,
-}
-
-impl Wishes {
-    fn of(pod: &Pod, snapshot: &Snapshot) -> Self {
-        let Some(affinity) = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref()) else {
-            return Self::default();
-        };
-        let near = affinity.pod_affinity.as_ref();
-        let apart = affinity.pod_anti_affinity.as_ref();
-        let mut preferred = Term::weighted(
-            near.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
-            pod,
-            snapshot,
-            1,
-        );
-        preferred.extend(Term::weighted(
-            apart.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
-            pod,
-            snapshot,
-            -1,
-        ));
-        Self {
-            near: Term::all(
-                near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
-                pod,
-                snapshot,
-            ),
-            apart: Term::all(
-                apart.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
-                pod,
-                snapshot,
-            ),
-            preferred,
-        }
-    }
-}
-
-/// A label of nodes and its value: all nodes that have it are one place.
-type Place = (String, String);
+pub const HARD_WEIGHT: i64 = 1;
 
 /// How many Pods there are by place.
-#[derive(Debug, Clone, Default)]
-struct Counts {
-    /// Which do not want the Pod near.
-    unwilling: BTreeMap<Place, i64>,
-    /// Which all terms of the Pod's affinity select.
-    near: BTreeMap<Place, i64>,
-    /// Which a term of its anti-affinity selects.
-    apart: BTreeMap<Place, i64>,
+#[derive(Debug, Clone)]
+struct Count {
+    places: Arc<Places>,
+    sums: Vec<i64>,
+}
+
+impl Count {
+    fn of(question: &Question, key: &str, snapshot: &Snapshot) -> Self {
+        let places = snapshot.index.places(key, &snapshot.nodes);
+        let answer = snapshot.index.answer(question, &snapshot.nodes, &snapshot.namespaces);
+        Self { sums: places.sums(&answer), places }
+    }
+
+    /// At the place of a node; nothing if it is in none.
+    fn at(&self, slot: usize) -> Option<i64> {
+        let place = self.places.at(slot);
+        (place != NOWHERE).then(|| self.sums.get(place as usize).copied().unwrap_or_default())
+    }
+
+    fn add(&mut self, other: &Self, weight: i64) {
+        self.sums.resize(self.sums.len().max(other.sums.len()), 0);
+        for (sum, more) in self.sums.iter_mut().zip(&other.sums) {
+            *sum += more * weight;
+        }
+    }
+}
+
+/// Sums by the label that makes the places.
+type ByKey = BTreeMap<String, Count>;
+
+fn add(by_key: &mut ByKey, key: &str, count: &Count, weight: i64) {
+    let none = || Count { places: Arc::clone(&count.places), sums: Vec::new() };
+    by_key.entry(key.to_owned()).or_insert_with(none).add(count, weight);
 }
 
 /// What is known before the nodes are looked at.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    wishes: Wishes,
-    counts: Counts,
+    /// Which do not want the Pod near.
+    unwilling: ByKey,
+    /// Which all terms of the Pod's affinity select, for each term.
+    near: Vec<Count>,
+    /// Whether there are any of them in a place.
+    near_anywhere: bool,
+    /// Which a term of its anti-affinity selects, for each term.
+    apart: Vec<Count>,
     /// How much each place is liked.
-    liked: BTreeMap<Place, i64>,
+    liked: ByKey,
     selects_itself: bool,
 }
 
 impl State {
-    /// Counts the Pods of all nodes.
+    /// Looks up the counts.
     #[must_use]
-    pub fn of(pod: &Pod, snapshot: &Snapshot) -> Self {
-        let wishes = Wishes::of(pod, snapshot);
-        let selects_itself = wishes.near.iter().all(|term| term.selects(pod));
-        let mut state = Self { wishes, selects_itself, ..Self::default() };
-        let mut counts = Counts::default();
-        for node in snapshot.nodes.values() {
-            for other in &node.pods {
-                let theirs = Wishes::of(other, snapshot);
-                state.count(&mut counts, pod, other, &theirs, node, 1);
-                state.like(pod, other, &theirs, node);
+    pub fn of(pod: &PodInfo, snapshot: &Snapshot) -> Self {
+        let wishes = &pod.wishes;
+        let selects_itself =
+            wishes.near.iter().all(|term| term.selection.selects(&pod.pod, &snapshot.namespaces));
+        let near: Vec<Count> = wishes
+            .near
+            .iter()
+            .map(|term| Count::of(&wishes.near_all, &term.topology_key, snapshot))
+            .collect();
+        let near_anywhere = near.iter().flat_map(|count| &count.sums).any(|sum| *sum > 0);
+        let count = |term: &Term| Count::of(&term.question, &term.topology_key, snapshot);
+        let apart = wishes.apart.iter().map(count).collect();
+        let (mut unwilling, mut liked) = (ByKey::new(), ByKey::new());
+        for (term, weight) in &wishes.preferred {
+            add(&mut liked, &term.topology_key, &count(term), *weight);
+        }
+        for held in snapshot.index.held() {
+            if !held.term.selection.selects(&pod.pod, &snapshot.namespaces) {
+                continue;
+            }
+            let places = snapshot.index.places(&held.term.topology_key, &snapshot.nodes);
+            let count = Count { sums: places.sums(&held.by_slot), places };
+            match held.holds {
+                Holds::Apart => add(&mut unwilling, &held.term.topology_key, &count, 1),
+                Holds::Likes(weight) => add(&mut liked, &held.term.topology_key, &count, weight),
             }
         }
-        state.counts = counts;
-        state
-    }
-
-    fn count(&self, counts: &mut Counts, pod: &Pod, other: &Pod, theirs: &Wishes, node: &NodeInfo, by: i64) {
-        let mut note = |map: fn(&mut Counts) -> &mut BTreeMap<Place, i64>, term: &Term| {
-            if let Some(place) = place(node, term) {
-                *map(counts).entry(place).or_default() += by;
-            }
-        };
-        for term in theirs.apart.iter().filter(|term| term.selects(pod)) {
-            note(|counts| &mut counts.unwilling, term);
-        }
-        if !self.wishes.near.is_empty() && self.wishes.near.iter().all(|term| term.selects(other)) {
-            for term in &self.wishes.near {
-                note(|counts| &mut counts.near, term);
-            }
-        }
-        for term in self.wishes.apart.iter().filter(|term| term.selects(other)) {
-            note(|counts| &mut counts.apart, term);
-        }
-    }
-
-    fn like(&mut self, pod: &Pod, other: &Pod, theirs: &Wishes, node: &NodeInfo) {
-        let own = self.wishes.preferred.iter().filter(|(term, _)| term.selects(other));
-        let preferred = theirs.preferred.iter().filter(|(term, _)| term.selects(pod));
-        let required = theirs.near.iter().filter(|term| term.selects(pod)).map(|term| (term, HARD_WEIGHT));
-        let all = own.chain(preferred).map(|(term, weight)| (term, *weight)).chain(required);
-        let places: Vec<(Place, i64)> =
-            all.filter_map(|(term, weight)| Some((place(node, term)?, weight))).collect();
-        for (place, weight) in places {
-            *self.liked.entry(place).or_default() += weight;
-        }
+        Self { unwilling, near, near_anywhere, apart, liked, selects_itself }
     }
 
     /// # Errors
     /// The node is too near to some Pods, or not near enough to others. `node` may hold other Pods than in the snapshot.
-    pub fn filter(&self, pod: &Pod, node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
-        let mut changed = None;
-        if let Some(original) = snapshot.nodes.get(node.name())
-            && original.pods.len() != node.pods.len()
-        {
-            let mut counts = self.counts.clone();
-            for (pods, by) in [(&original.pods, -1), (&node.pods, 1)] {
-                for other in pods {
-                    self.count(&mut counts, pod, other, &Wishes::of(other, snapshot), node, by);
-                }
-            }
-            changed = Some(counts);
-        }
-        let counts = changed.as_ref().unwrap_or(&self.counts);
-        let any = |map: &BTreeMap<Place, i64>, place: Option<Place>| {
-            place.is_some_and(|place| map.get(&place).is_some_and(|count| *count > 0))
-        };
-        let near = self.wishes.near.iter().all(|term| any(&counts.near, place(node, term)));
-        // The first of those that want to be together.
-        let first = || {
-            self.selects_itself
-                && counts.near.values().all(|count| *count <= 0)
-                && self.wishes.near.iter().all(|term| place(node, term).is_some())
-        };
-        if !near && !first() {
+    pub fn filter(&self, pod: &PodInfo, node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
+        let slot = node.slot();
+        let moved = Moved::of(pod, node, snapshot);
+        let more = |count: &Count, by: i64| count.at(slot).is_some_and(|there| there + by > 0);
+        if !self.near.iter().all(|count| more(count, moved.near)) && !self.is_first(slot, moved.near) {
             return Err(Rejection::lasting("node(s) didn't match pod affinity rules"));
         }
-        if self.wishes.apart.iter().any(|term| any(&counts.apart, place(node, term))) {
+        let apart =
+            |(i, count): (usize, &Count)| more(count, moved.apart.get(i).copied().unwrap_or_default());
+        if self.apart.iter().enumerate().any(apart) {
             return Err(Rejection::passing("node(s) didn't match pod anti-affinity rules"));
         }
-        let unwilling = |((key, value), count): (&Place, &i64)| *count > 0 && node.label(key) == Some(value);
-        if counts.unwilling.iter().any(unwilling) {
+        let by = |key: &str| moved.unwilling.get(key).copied().unwrap_or_default();
+        let unwilling = |(key, count): (&String, &Count)| more(count, by(key));
+        let newcomer = |(key, by): (&&str, &i64)| {
+            *by > 0 && !self.unwilling.contains_key(*key) && node.label(key).is_some()
+        };
+        if self.unwilling.iter().any(unwilling) || moved.unwilling.iter().any(newcomer) {
             return Err(Rejection::passing("node(s) didn't satisfy existing pods anti-affinity rules"));
         }
         Ok(())
     }
 
+    /// Whether the Pod would be the first of those that want to be together.
+    fn is_first(&self, slot: usize, moved: i64) -> bool {
+        let nobody = |count: &Count| {
+            let here = count.places.at(slot) as usize;
+            let there = |(place, sum): (usize, &i64)| sum + if place == here { moved } else { 0 } > 0;
+            !count.sums.iter().enumerate().any(there)
+        };
+        let alone = if moved == 0 { !self.near_anywhere } else { self.near.iter().all(nobody) };
+        self.selects_itself && alone && self.near.iter().all(|count| count.places.at(slot) != NOWHERE)
+    }
+
     /// How much the places of a node are liked; to be compared with other nodes.
     #[must_use]
     pub fn score(&self, node: &NodeInfo) -> i64 {
-        let here = self.liked.iter().filter(|((key, value), _)| node.label(key) == Some(value));
-        here.map(|(_, weight)| *weight).sum()
+        self.liked.values().filter_map(|count| count.at(node.slot())).sum()
     }
 }
 
-fn place(node: &NodeInfo, term: &Term) -> Option<Place> {
-    Some((term.topology_key.clone(), node.label(&term.topology_key)?.to_owned()))
+/// How many Pods more (or less) than in the snapshot a node holds.
+#[derive(Debug, Default)]
+struct Moved<'a> {
+    near: i64,
+    /// For each term of the Pod's anti-affinity.
+    apart: Vec<i64>,
+    /// That do not want the Pod near, by the label that makes their places.
+    unwilling: BTreeMap<&'a str, i64>,
+}
+
+impl<'a> Moved<'a> {
+    fn of(pod: &PodInfo, node: &'a NodeInfo, snapshot: &'a Snapshot) -> Self {
+        let mut moved = Self::default();
+        let original =
+            snapshot.nodes.at(node.slot()).filter(|original| original.pods.len() != node.pods.len());
+        let Some(original) = original else { return moved };
+        let namespaces = &snapshot.namespaces;
+        moved.apart = vec![0; pod.wishes.apart.len()];
+        for (pods, by) in [(&original.pods, -1), (&node.pods, 1)] {
+            for other in pods {
+                if pod.wishes.near_all.counts(&other.pod, namespaces) {
+                    moved.near += by;
+                }
+                for (count, term) in moved.apart.iter_mut().zip(&pod.wishes.apart) {
+                    *count += by * i64::from(term.selection.selects(&other.pod, namespaces));
+                }
+                for term in &other.wishes.apart {
+                    if term.selection.selects(&pod.pod, namespaces) {
+                        *moved.unwilling.entry(&term.topology_key).or_default() += by;
+                    }
+                }
+            }
+        }
+        moved
+    }
 }
 
 #[cfg(test)]

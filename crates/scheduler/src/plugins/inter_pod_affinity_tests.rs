@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use trine_typed::k8s_openapi::api::core::v1::Pod;
 
 use super::*;
 
@@ -9,12 +10,14 @@ fn cluster() -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
         let node = json!({"metadata": {"name": name, "labels": {"zone": zone, "host": name}}});
-        snapshot
-            .nodes
-            .insert(name.to_owned(), NodeInfo::new(Arc::new(serde_json::from_value(node).unwrap())));
+        snapshot.put_node(Arc::new(serde_json::from_value(node).unwrap()));
     }
-    snapshot.namespaces.insert("other".to_owned(), [("team".to_owned(), "x".to_owned())].into());
+    snapshot.set_namespace("other", Some([("team".to_owned(), "x".to_owned())].into()));
     snapshot
+}
+
+fn info(pod: &Arc<Pod>) -> PodInfo {
+    Arc::clone(pod).into()
 }
 
 fn pod(app: &str, node: &str, namespace: &str, affinity: Value) -> Arc<Pod> {
@@ -36,7 +39,8 @@ fn apart(term: &Value) -> Value {
 }
 
 /// The nodes that fit, and the reasons of the others.
-fn fits(pod: &Pod, snapshot: &Snapshot) -> (Vec<String>, Vec<Rejection>) {
+fn fits(pod: &Arc<Pod>, snapshot: &Snapshot) -> (Vec<String>, Vec<Rejection>) {
+    let pod = &info(pod);
     let state = State::of(pod, snapshot);
     let (mut fit, mut rejected) = (Vec::new(), Vec::new());
     for node in snapshot.nodes.values() {
@@ -86,15 +90,15 @@ fn who_is_there_keeps_others_away_who_do_not_mind() {
 fn a_node_is_judged_as_it_would_be_without_some_of_its_pods() {
     let mut s = cluster();
     s.place([pod("web", "a1", "d", json!(null))]);
-    let emptied = NodeInfo::new(Arc::clone(&s.nodes["a1"].node));
+    let emptied = s.nodes["a1"].emptied();
     let apart = pod("new", "", "d", apart(&term("web", "zone")));
-    let state = State::of(&apart, &s);
-    assert!(state.filter(&apart, &s.nodes["a1"], &s).is_err());
-    assert!(state.filter(&apart, &emptied, &s).is_ok());
+    let state = State::of(&info(&apart), &s);
+    assert!(state.filter(&info(&apart), &s.nodes["a1"], &s).is_err());
+    assert!(state.filter(&info(&apart), &emptied, &s).is_ok());
     let near = pod("new", "", "d", near(&term("web", "zone")));
-    let state = State::of(&near, &s);
-    assert!(state.filter(&near, &s.nodes["a1"], &s).is_ok());
-    assert!(state.filter(&near, &emptied, &s).is_err());
+    let state = State::of(&info(&near), &s);
+    assert!(state.filter(&info(&near), &s.nodes["a1"], &s).is_ok());
+    assert!(state.filter(&info(&near), &emptied, &s).is_err());
 }
 
 #[test]
@@ -108,7 +112,7 @@ fn what_is_preferred_by_either_side_counts() {
         pod("web", "a1", "d", near(&term("new", "zone"))),
         pod("db", "b1", "d", weighted("podAntiAffinity", "new", 7)),
     ]);
-    let state = State::of(&pod("new", "", "d", weighted("podAffinity", "web", 10)), &s);
+    let state = State::of(&info(&pod("new", "", "d", weighted("podAffinity", "web", 10))), &s);
     let scores: Vec<i64> = s.nodes.values().map(|node| state.score(node)).collect();
     assert_eq!(scores, [11, 11, -7]);
 }

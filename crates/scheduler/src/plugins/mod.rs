@@ -16,7 +16,7 @@ use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 /// Lets a selector ask for the values that a Pod itself has of some labels (KEP-3633, KEP-3243): `operator` is `In` or `NotIn`.
-fn match_label_keys<'a>(
+pub(crate) fn match_label_keys<'a>(
     selector: &mut LabelSelector,
     keys: impl Iterator<Item = &'a String>,
     pod: &Pod,

@@ -1,19 +1,22 @@
 //! NodeResourcesBalancedAllocation: nodes whose processors and memory would be used alike are liked.
 
-use trine_typed::k8s_openapi::api::core::v1::Pod;
-
-use crate::snapshot::{NodeInfo, requests};
+use crate::pod_info::PodInfo;
+use crate::snapshot::NodeInfo;
 
 /// 0 to 100: 100 less half the distance of the two shares that would be used, in hundredths.
 #[must_use]
-pub fn score(pod: &Pod, node: &NodeInfo) -> i64 {
-    let (allocatable, wanted) = (node.allocatable(), requests(pod));
-    let share = |name: &str| {
-        let total = allocatable.get(name).copied().unwrap_or_default();
-        let used = node.requested.get(name).copied().unwrap_or_default()
-            + wanted.get(name).copied().unwrap_or_default();
-        if total == 0 { 10_000 } else { (used * 10_000 / total).min(10_000) }
-    };
-    let apart = (share("cpu") - share("memory")).abs() / 2;
-    i64::try_from(100 - apart / 100).unwrap_or_default()
+pub fn score(pod: &PodInfo, node: &NodeInfo) -> i64 {
+    let (total, used, wanted) = (&node.allocatable, &node.requested, &pod.requests);
+    let cpu = share(total.cpu, used.cpu.saturating_add(wanted.cpu));
+    let memory = share(total.memory, used.memory.saturating_add(wanted.memory));
+    100 - (cpu - memory).abs() / 2 / 100
+}
+
+/// In hundredths of a hundredth.
+fn share(total: i64, used: i64) -> i64 {
+    if total <= 0 || used >= total {
+        return 10_000;
+    }
+    // Of petabytes, in thousandths of a byte, no multiple is a number that fits.
+    used.checked_mul(10_000).map_or_else(|| used / (total / 10_000), |share| share / total)
 }

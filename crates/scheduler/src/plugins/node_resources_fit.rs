@@ -1,39 +1,37 @@
 //! NodeResourcesFit: requests against what is left, and the LeastAllocated score.
 
-use trine_typed::k8s_openapi::api::core::v1::Pod;
-
 use crate::framework::Rejection;
-use crate::snapshot::{NodeInfo, requests};
+use crate::pod_info::PodInfo;
+use crate::snapshot::NodeInfo;
 
 /// # Errors
 /// Every resource that is short, each as its own reason.
-pub fn filter(pod: &Pod, node: &NodeInfo) -> Result<(), Vec<Rejection>> {
-    let allocatable = node.allocatable();
-    let mut short = Vec::new();
-    for (name, wanted) in requests(pod) {
-        let total = allocatable.get(&name).copied().unwrap_or_default();
-        let used = node.requested.get(&name).copied().unwrap_or_default();
-        if wanted > 0 && used + wanted > total {
-            let reason =
-                if name == "pods" { "Too many pods".to_owned() } else { format!("Insufficient {name}") };
-            // Emptying the node would not help a Pod that is larger than the node.
-            short.push(if wanted > total { Rejection::lasting(reason) } else { Rejection::passing(reason) });
-        }
-    }
+pub fn filter(pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<Rejection>> {
+    let short = node.allocatable.short(&node.requested, &pod.requests);
+    let reason = |(name, hopeless): (&str, bool)| {
+        let reason = if name == "pods" { "Too many pods".to_owned() } else { format!("Insufficient {name}") };
+        // Emptying the node would not help a Pod that is larger than the node.
+        if hopeless { Rejection::lasting(reason) } else { Rejection::passing(reason) }
+    };
+    let short: Vec<Rejection> = short.map(reason).collect();
     if short.is_empty() { Ok(()) } else { Err(short) }
 }
 
-/// 0 to 100: the more is left of cpu and memory, the higher. Containers without a request count as 100m and
-/// 200 MiB, as upstream's `GetNonzeroRequests`.
+/// 0 to 100: the more is left of cpu and memory, the higher. Pods without a request count as 100m and 200 MiB, as upstream's
+/// `GetNonzeroRequests`.
 #[must_use]
-pub fn score(pod: &Pod, node: &NodeInfo) -> i128 {
-    let allocatable = node.allocatable();
-    let wanted = requests(pod);
-    let share = |name: &str, floor: i128| {
-        let total = allocatable.get(name).copied().unwrap_or_default();
-        let asked = wanted.get(name).copied().unwrap_or_default().max(floor);
-        let used = node.requested.get(name).copied().unwrap_or_default() + asked;
-        if total == 0 || used > total { 0 } else { (total - used) * 100 / total }
-    };
-    i128::midpoint(share("cpu", 100), share("memory", 200 * 1024 * 1024 * 1000))
+pub fn score(pod: &PodInfo, node: &NodeInfo) -> i64 {
+    let (total, used, wanted) = (&node.allocatable, &node.requested, &pod.requests);
+    let cpu = share_left(total.cpu, used.cpu.saturating_add(wanted.cpu.max(100)));
+    let memory =
+        share_left(total.memory, used.memory.saturating_add(wanted.memory.max(200 * 1024 * 1024 * 1000)));
+    i64::midpoint(cpu, memory)
+}
+
+fn share_left(total: i64, used: i64) -> i64 {
+    if total <= 0 || used > total {
+        return 0;
+    }
+    let left = total - used;
+    left.checked_mul(100).map_or_else(|| left / (total / 100), |share| share / total)
 }

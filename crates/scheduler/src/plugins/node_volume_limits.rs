@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trine_typed::k8s_openapi::api::core::v1::Pod;
-
 use crate::framework::Rejection;
+use crate::pod_info::PodInfo;
 use crate::snapshot::{NodeInfo, Snapshot};
-use trine_typed::pods::claim_names;
 
 /// # Errors
 /// A driver's limit would be passed.
-pub fn filter(pod: &Pod, node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
+pub fn filter(pod: &PodInfo, node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
     let wanted = volumes_by_driver(pod, snapshot);
     if wanted.is_empty() {
         return Ok(());
@@ -35,9 +33,9 @@ fn limit(node: &NodeInfo, driver: &str, snapshot: &Snapshot) -> Option<usize> {
     usize::try_from(count).ok()
 }
 
-fn volumes_by_driver(pod: &Pod, snapshot: &Snapshot) -> Vec<(String, String)> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let claims = claim_names(pod).into_iter().filter_map(|name| snapshot.claim(namespace, &name));
+fn volumes_by_driver(pod: &PodInfo, snapshot: &Snapshot) -> Vec<(String, String)> {
+    let namespace = pod.pod.metadata.namespace.as_deref().unwrap_or_default();
+    let claims = pod.claims.iter().filter_map(|name| snapshot.claim(namespace, name));
     claims
         .filter_map(|claim| {
             let volume = claim.spec.as_ref()?.volume_name.as_ref()?;

@@ -1,28 +1,29 @@
 //! PodTopologySpread: Pods of one kind are spread evenly over zones, nodes, or what else a label says.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use trine_typed::k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
-use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use trine_typed::placement::labels_match;
 
 use super::{match_label_keys, node_affinity, taint_toleration};
 use crate::framework::Rejection;
+use crate::index::{NOWHERE, Places};
+use crate::pod_info::PodInfo;
 use crate::snapshot::{NodeInfo, Snapshot};
+use crate::terms::{Question, Selection};
 
 const MISSING: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 const UNEVEN: &str = "node(s) didn't match pod topology spread constraints";
 
-/// A constraint, and how many Pods it counts by the value of its key.
+/// What is to be even, and how much.
 #[derive(Debug, Clone)]
 struct Constraint {
     key: String,
     max_skew: i64,
     min_domains: usize,
-    selector: Option<LabelSelector>,
+    question: Question,
     honors_affinity: bool,
     honors_taints: bool,
-    counts: BTreeMap<String, i64>,
+    soft: bool,
 }
 
 impl Constraint {
@@ -31,26 +32,21 @@ impl Constraint {
             match_label_keys(&mut selector, given.match_label_keys.iter().flatten(), pod, "In");
             selector
         });
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         Self {
             key: given.topology_key.clone(),
             max_skew: i64::from(given.max_skew),
             min_domains: given.min_domains.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
-            selector,
+            question: Question::living(Selection::within(namespace, selector)),
             honors_affinity: given.node_affinity_policy.as_deref() != Some("Ignore"),
             honors_taints: given.node_taints_policy.as_deref() == Some("Honor"),
-            counts: BTreeMap::new(),
+            soft: given.when_unsatisfiable == "ScheduleAnyway",
         }
     }
 
-    fn selects(&self, other: &Pod, namespace: Option<&String>) -> bool {
-        other.metadata.namespace.as_ref() == namespace
-            && other.metadata.deletion_timestamp.is_none()
-            && self.selector.as_ref().is_some_and(|s| labels_match(s, other.metadata.labels.as_ref()))
-    }
-
-    fn counted_on(&self, node: &NodeInfo, namespace: Option<&String>) -> i64 {
-        let pods = node.pods.iter().filter(|other| self.selects(other, namespace)).count();
-        i64::try_from(pods).unwrap_or(i64::MAX)
+    fn all(pod: &Pod) -> Vec<Self> {
+        let given = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_ref());
+        given.into_iter().flatten().map(|one| Self::of(one, pod)).collect()
     }
 
     /// Whether the Pods of a node are counted for a Pod.
@@ -58,66 +54,127 @@ impl Constraint {
         (!self.honors_affinity || node_affinity::filter(pod, node).is_ok())
             && (!self.honors_taints || taint_toleration::filter(pod, node).is_ok())
     }
+
+    /// Whether there can be nodes whose Pods are not counted.
+    fn chooses(&self, pod: &Pod) -> bool {
+        let spec = pod.spec.as_ref();
+        let selects = spec.is_some_and(|s| s.node_selector.is_some() || s.affinity.is_some());
+        self.honors_taints || (self.honors_affinity && selects)
+    }
+}
+
+/// What a decision about a Pod asks the index for: labels, and which Pods are counted by them.
+#[must_use]
+pub fn asked(pod: &PodInfo) -> Vec<(String, Question)> {
+    Constraint::all(&pod.pod).into_iter().map(|constraint| (constraint.key, constraint.question)).collect()
+}
+
+/// A constraint, and how many Pods it counts by place.
+#[derive(Debug, Clone)]
+struct Counted {
+    constraint: Constraint,
+    places: Arc<Places>,
+    /// Nothing for a place none of whose nodes is one for the Pod.
+    sums: Vec<Option<i64>>,
+    /// How many places there are.
+    domains: usize,
+    /// The count of the emptiest place.
+    fewest: i64,
+    /// How many the Pod adds itself.
+    own: i64,
+}
+
+impl Counted {
+    fn all(constraints: Vec<Constraint>, pod: &PodInfo, snapshot: &Snapshot) -> Vec<Self> {
+        let places: Vec<_> =
+            constraints.iter().map(|c| snapshot.index.places(&c.key, &snapshot.nodes)).collect();
+        // A node without one of the keys is no place for any of the constraints.
+        let whole = |slot: usize| places.iter().all(|places| places.at(slot) != NOWHERE);
+        let slots: Vec<usize> = (0..snapshot.nodes.slots()).filter(|slot| whole(*slot)).collect();
+        let each = constraints.into_iter().zip(&places);
+        each.map(|(constraint, places)| Self::of(constraint, Arc::clone(places), &slots, pod, snapshot))
+            .collect()
+    }
+
+    fn of(
+        constraint: Constraint,
+        places: Arc<Places>,
+        slots: &[usize],
+        pod: &PodInfo,
+        snapshot: &Snapshot,
+    ) -> Self {
+        let chooses = constraint.chooses(&pod.pod);
+        let covers =
+            |slot: usize| snapshot.nodes.at(slot).is_some_and(|node| constraint.covers(&pod.pod, node));
+        let answer = snapshot.index.answer(&constraint.question, &snapshot.nodes, &snapshot.namespaces);
+        let mut sums = vec![None; places.len()];
+        for slot in slots.iter().copied().filter(|slot| !chooses || covers(*slot)) {
+            if let Some(sum) = sums.get_mut(places.at(slot) as usize) {
+                *sum.get_or_insert(0) += answer.get(slot).copied().map_or(0, i64::from);
+            }
+        }
+        let known = || sums.iter().flatten().copied();
+        let own = i64::from(constraint.question.counts(&pod.pod, &snapshot.namespaces));
+        let (domains, fewest) = (known().count(), known().min().unwrap_or_default());
+        Self { constraint, places, sums, domains, fewest, own }
+    }
+
+    fn at(&self, place: u32) -> i64 {
+        self.sums.get(place as usize).copied().flatten().unwrap_or_default()
+    }
+
+    /// How many Pods more than in the snapshot a node holds of those that are counted.
+    fn moved(&self, pod: &PodInfo, node: &NodeInfo, snapshot: &Snapshot) -> i64 {
+        let original =
+            snapshot.nodes.at(node.slot()).filter(|original| original.pods.len() != node.pods.len());
+        let Some(original) = original.filter(|_| self.constraint.covers(&pod.pod, node)) else { return 0 };
+        let count = |node: &NodeInfo| {
+            let counts = |other: &&PodInfo| self.constraint.question.counts(&other.pod, &snapshot.namespaces);
+            i64::try_from(node.pods.iter().filter(counts).count()).unwrap_or(i64::MAX)
+        };
+        count(node) - count(original)
+    }
+
+    /// The count of the emptiest place, if one holds `moved` more.
+    fn fewest(&self, place: u32, moved: i64) -> i64 {
+        if self.domains < self.constraint.min_domains {
+            return 0;
+        }
+        if moved == 0 {
+            return self.fewest;
+        }
+        let count =
+            |(at, sum): (usize, &Option<i64>)| Some((*sum)? + if at == place as usize { moved } else { 0 });
+        self.sums.iter().enumerate().filter_map(count).min().unwrap_or_default()
+    }
 }
 
 /// What is known before the nodes are looked at.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    hard: Vec<Constraint>,
-    soft: Vec<Constraint>,
+    hard: Vec<Counted>,
+    soft: Vec<Counted>,
 }
 
 impl State {
-    /// Counts the Pods of all nodes.
+    /// Looks up the counts.
     #[must_use]
-    pub fn of(pod: &Pod, snapshot: &Snapshot) -> Self {
-        let given = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_ref());
-        let (soft, hard): (Vec<_>, Vec<_>) = given
-            .into_iter()
-            .flatten()
-            .partition(|constraint| constraint.when_unsatisfiable == "ScheduleAnyway");
-        let counted = |given: Vec<&TopologySpreadConstraint>| {
-            let mut all: Vec<Constraint> = given.into_iter().map(|one| Constraint::of(one, pod)).collect();
-            let keys: Vec<String> = all.iter().map(|constraint| constraint.key.clone()).collect();
-            // A node without one of the keys is no place for any of the constraints.
-            let nodes =
-                snapshot.nodes.values().filter(|node| keys.iter().all(|key| node.label(key).is_some()));
-            for node in nodes {
-                for constraint in &mut all {
-                    if constraint.covers(pod, node)
-                        && let Some(value) = node.label(&constraint.key)
-                    {
-                        let count = constraint.counted_on(node, pod.metadata.namespace.as_ref());
-                        *constraint.counts.entry(value.to_owned()).or_default() += count;
-                    }
-                }
-            }
-            all
-        };
-        Self { hard: counted(hard), soft: counted(soft) }
+    pub fn of(pod: &PodInfo, snapshot: &Snapshot) -> Self {
+        let (soft, hard) = Constraint::all(&pod.pod).into_iter().partition(|constraint| constraint.soft);
+        Self { hard: Counted::all(hard, pod, snapshot), soft: Counted::all(soft, pod, snapshot) }
     }
 
     /// # Errors
     /// The Pod would make it too uneven there. `node` may hold other Pods than in the snapshot.
-    pub fn filter(&self, pod: &Pod, node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
-        let namespace = pod.metadata.namespace.as_ref();
-        for constraint in &self.hard {
-            let Some(value) = node.label(&constraint.key) else { return Err(Rejection::lasting(MISSING)) };
-            let mut moved = 0;
-            if let Some(original) = snapshot.nodes.get(node.name())
-                && original.pods.len() != node.pods.len()
-                && constraint.covers(pod, node)
-            {
-                moved = constraint.counted_on(node, namespace) - constraint.counted_on(original, namespace);
+    pub fn filter(&self, pod: &PodInfo, node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
+        for counted in &self.hard {
+            let place = counted.places.at(node.slot());
+            if place == NOWHERE {
+                return Err(Rejection::lasting(MISSING));
             }
-            let count = |(name, count): (&String, &i64)| if name == value { count + moved } else { *count };
-            let fewest = match constraint.counts.len() < constraint.min_domains {
-                true => 0,
-                false => constraint.counts.iter().map(count).min().unwrap_or_default(),
-            };
-            let here = constraint.counts.get(value).copied().unwrap_or_default() + moved;
-            let own = i64::from(constraint.selects(pod, namespace));
-            if here + own - fewest > constraint.max_skew {
+            let moved = counted.moved(pod, node, snapshot);
+            let here = counted.at(place) + moved;
+            if here + counted.own - counted.fewest(place, moved) > counted.constraint.max_skew {
                 return Err(Rejection::passing(UNEVEN));
             }
         }
@@ -129,13 +186,15 @@ impl State {
     #[must_use]
     pub fn crowd(&self, node: &NodeInfo) -> Option<f64> {
         let mut crowd = 0.0;
-        for constraint in &self.soft {
-            let value = node.label(&constraint.key)?;
-            let here = constraint.counts.get(value).copied().unwrap_or_default();
+        for counted in &self.soft {
+            let place = counted.places.at(node.slot());
+            if place == NOWHERE {
+                return None;
+            }
             // Few large places weigh less than many small ones, as upstream.
-            let places = constraint.counts.len();
+            let (here, places) = (counted.at(place), counted.domains);
             #[allow(clippy::cast_precision_loss)]
-            let one = here as f64 * (places as f64 + 2.0).ln() + (constraint.max_skew - 1) as f64;
+            let one = here as f64 * (places as f64 + 2.0).ln() + (counted.constraint.max_skew - 1) as f64;
             crowd += one;
         }
         (!self.soft.is_empty()).then_some(crowd)

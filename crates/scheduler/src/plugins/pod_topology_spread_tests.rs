@@ -14,19 +14,17 @@ fn cluster(pods: &[&str]) -> Snapshot {
         ("none", json!({})),
     ] {
         let node = json!({"metadata": {"name": name, "labels": labels}});
-        snapshot
-            .nodes
-            .insert(name.to_owned(), NodeInfo::new(Arc::new(serde_json::from_value(node).unwrap())));
+        snapshot.put_node(Arc::new(serde_json::from_value(node).unwrap()));
     }
-    snapshot.place(pods.iter().map(|node| Arc::new(pod(node, json!([]), json!(null)))));
+    snapshot.place(pods.iter().map(|node| pod(node, json!([]), json!(null)).pod));
     snapshot
 }
 
-fn pod(node: &str, constraints: Value, selector: Value) -> Pod {
+fn pod(node: &str, constraints: Value, selector: Value) -> PodInfo {
     let pod = json!({"metadata": {"name": "web", "namespace": "d", "labels": {"app": "web"}},
         "spec": {"nodeName": node, "nodeSelector": selector, "topologySpreadConstraints": constraints,
             "containers": []}});
-    serde_json::from_value(pod).unwrap()
+    Arc::new(serde_json::from_value::<Pod>(pod).unwrap()).into()
 }
 
 fn constraint(more: Value) -> Value {
@@ -36,7 +34,7 @@ fn constraint(more: Value) -> Value {
     json!([constraint])
 }
 
-fn fits(pod: &Pod, snapshot: &Snapshot) -> Vec<String> {
+fn fits(pod: &PodInfo, snapshot: &Snapshot) -> Vec<String> {
     let state = State::of(pod, snapshot);
     let nodes = snapshot.nodes.values().filter(|node| state.filter(pod, node, snapshot).is_ok());
     nodes.map(|node| node.name().to_owned()).collect()
@@ -75,7 +73,7 @@ fn why_not_tells_a_missing_label_from_what_is_uneven() {
     let state = State::of(&pod, &s);
     assert_eq!(state.filter(&pod, &s.nodes["none"], &s), Err(Rejection::lasting(MISSING)));
     assert_eq!(state.filter(&pod, &s.nodes["a2"], &s), Err(Rejection::passing(UNEVEN)));
-    let emptied = NodeInfo::new(Arc::clone(&s.nodes["a1"].node));
+    let emptied = s.nodes["a1"].emptied();
     assert_eq!(state.filter(&pod, &emptied, &s), Ok(()), "once its Pod has made room");
 }
 

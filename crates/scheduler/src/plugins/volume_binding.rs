@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
-use trine_typed::pods::claim_names;
 use trine_typed::volumes::{BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE, capacity, fits};
 
 use trine_typed::placement;
 
 use crate::framework::Rejection;
+use crate::pod_info::PodInfo;
 use crate::snapshot::{NodeInfo, Snapshot};
 
 /// The volumes of one Pod before a node is looked at.
@@ -40,11 +40,11 @@ pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 
 /// # Errors
 /// A claim is missing, lost, being deleted, or unbound though its class binds at once.
-pub fn pre_filter(pod: &Pod, snapshot: &Snapshot) -> Result<PodVolumes, Rejection> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+pub fn pre_filter(pod: &PodInfo, snapshot: &Snapshot) -> Result<PodVolumes, Rejection> {
+    let namespace = pod.pod.metadata.namespace.as_deref().unwrap_or_default();
     let mut found = PodVolumes::default();
-    for name in claim_names(pod) {
-        let Some(claim) = snapshot.claim(namespace, &name) else {
+    for name in &pod.claims {
+        let Some(claim) = snapshot.claim(namespace, name) else {
             return Err(Rejection::lasting(format!("persistentvolumeclaim {name:?} not found")));
         };
         if claim.metadata.deletion_timestamp.is_some() {
