@@ -5,15 +5,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use trine_typed::k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use trine_typed::k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
 };
 use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
-use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use trine_typed::pods::is_finished;
 
 use crate::events::{Event, Plugin, node_matters};
+use crate::owners::Kind;
 use crate::pod_info::PodInfo;
 use crate::preemption::nominated_node;
 use crate::queue::Queue;
@@ -41,6 +43,14 @@ pub enum Change {
     Budget(Pair<PodDisruptionBudget>),
     /// Of a namespace.
     Namespace(Pair<Namespace>),
+    /// Of a Service.
+    Service(Pair<Service>),
+    /// Of a controller of Pods.
+    ReplicationController(Pair<ReplicationController>),
+    /// Of another.
+    ReplicaSet(Pair<ReplicaSet>),
+    /// Of another.
+    StatefulSet(Pair<StatefulSet>),
 }
 
 /// Where a Pod is counted.
@@ -116,8 +126,49 @@ impl Cache {
                 s.set_namespace(&name(meta), labels);
                 return vec![Event::Namespace];
             }
+            Change::Service((old, new)) => {
+                let selector =
+                    |service: &Service| service.spec.as_ref().and_then(|spec| spec.selector.clone());
+                let Some(meta) = new.as_ref().or(old.as_ref()).map(|s| &s.metadata) else {
+                    return Vec::new();
+                };
+                let (namespace, name) = key(meta);
+                s.owners.set_service(&namespace, &name, new.as_deref().and_then(selector));
+                return Vec::new();
+            }
+            Change::ReplicationController(pair) => {
+                let selector = |o: &ReplicationController| {
+                    let equal = o.spec.as_ref()?.selector.clone()?;
+                    Some(LabelSelector { match_labels: Some(equal), match_expressions: None })
+                };
+                return self.owner(Kind::ReplicationController, &pair, |o| &o.metadata, selector);
+            }
+            Change::ReplicaSet(pair) => {
+                let selector = |o: &ReplicaSet| Some(o.spec.selector.clone());
+                return self.owner(Kind::ReplicaSet, &pair, |o| &o.metadata, selector);
+            }
+            Change::StatefulSet(pair) => {
+                let selector = |o: &StatefulSet| Some(o.spec.selector.clone());
+                return self.owner(Kind::StatefulSet, &pair, |o| &o.metadata, selector);
+            }
         }
         vec![Event::Storage]
+    }
+
+    /// Whom a controller selects; nobody waits for that.
+    fn owner<K>(
+        &mut self,
+        kind: Kind,
+        (old, new): &Pair<K>,
+        meta: impl Fn(&K) -> &ObjectMeta,
+        selector: impl Fn(&K) -> Option<LabelSelector>,
+    ) -> Vec<Event> {
+        if let Some(object) = new.as_ref().or(old.as_ref()) {
+            let (namespace, name) = key(meta(object));
+            let owners = &mut self.snapshot.owners;
+            owners.set_controller(kind, &namespace, &name, new.as_deref().and_then(selector));
+        }
+        Vec::new()
     }
 
     fn node(&mut self, old: Option<&Node>, new: Option<Arc<Node>>) -> Vec<Event> {

@@ -121,6 +121,10 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
         follow(&start(&client, &stop), &inbox, Change::CsiNode),
         follow(&start(&client, &stop), &inbox, Change::Budget),
         follow(&start(&client, &stop), &inbox, Change::Namespace),
+        follow(&start(&client, &stop), &inbox, Change::Service),
+        follow(&start(&client, &stop), &inbox, Change::ReplicationController),
+        follow(&start(&client, &stop), &inbox, Change::ReplicaSet),
+        follow(&start(&client, &stop), &inbox, Change::StatefulSet),
     );
     let _kept = tokio::join!(
         followed(claims.clone(), &inbox, Change::Claim),

@@ -2,6 +2,7 @@
 //!
 //! - [`cache`] what is known, changed piece by piece by watches; [`snapshot`] what decisions see of it, [`nodes`] with their Pods
 //! - [`pod_info`], [`amounts`], [`terms`] what is worked out of a Pod once
+//! - [`owners`] which Pods belong together
 //! - [`index`] counts that are kept, so that no decision goes over all Pods
 //! - [`framework`] the filters of all plugins, and the sentence that says why no node fits
 //! - [`scoring`] the best of those that fit
@@ -19,6 +20,7 @@ mod evict;
 pub mod framework;
 pub mod index;
 pub mod nodes;
+pub mod owners;
 pub mod plugins;
 pub mod pod_info;
 pub mod preemption;

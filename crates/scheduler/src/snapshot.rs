@@ -12,6 +12,7 @@ use trine_typed::pods::is_finished;
 
 use crate::index::Index;
 use crate::nodes::Images;
+use crate::owners::Owners;
 use crate::plugins::pod_topology_spread;
 use crate::pod_info::PodInfo;
 use crate::preemption::priority;
@@ -38,6 +39,8 @@ pub struct Snapshot {
     pub budgets: BTreeMap<(String, String), Arc<PodDisruptionBudget>>,
     /// Pods that a node was promised to, by node: others made room for them.
     pub nominated: BTreeMap<String, Vec<PodInfo>>,
+    /// Which Pods belong together.
+    pub owners: Owners,
     /// Counts over all Pods.
     pub index: Index,
     /// Which nodes have which image.
@@ -123,7 +126,7 @@ impl Snapshot {
 
     /// Keeps the counts that a decision about this Pod asks for. Without it they are counted anew each time.
     pub fn prepare(&mut self, pod: &PodInfo) {
-        let spread = pod_topology_spread::asked(pod);
+        let spread = pod_topology_spread::asked(pod, &self.owners);
         let terms = pod.wishes.near.iter().chain(&pod.wishes.apart);
         let terms: Vec<_> = terms.chain(pod.wishes.preferred.iter().map(|(term, _)| term)).collect();
         let keys = spread.iter().map(|(key, _)| key).chain(terms.iter().map(|term| &term.topology_key));

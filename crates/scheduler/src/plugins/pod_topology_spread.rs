@@ -7,12 +7,16 @@ use trine_typed::k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
 use super::{match_label_keys, node_affinity, taint_toleration};
 use crate::framework::Rejection;
 use crate::index::{NOWHERE, Places};
+use crate::owners::Owners;
 use crate::pod_info::PodInfo;
 use crate::snapshot::{NodeInfo, Snapshot};
 use crate::terms::{Question, Selection};
 
 const MISSING: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 const UNEVEN: &str = "node(s) didn't match pod topology spread constraints";
+/// How the Pods of Services and controllers are spread that ask for nothing else: label and skew. Upstream:
+/// `systemDefaultConstraints`.
+const DEFAULTS: [(&str, i64); 2] = [("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5)];
 
 /// What is to be even, and how much.
 #[derive(Debug, Clone)]
@@ -24,6 +28,8 @@ struct Constraint {
     honors_affinity: bool,
     honors_taints: bool,
     soft: bool,
+    /// A default: nodes without the label are not left out.
+    default: bool,
 }
 
 impl Constraint {
@@ -41,12 +47,33 @@ impl Constraint {
             honors_affinity: given.node_affinity_policy.as_deref() != Some("Ignore"),
             honors_taints: given.node_taints_policy.as_deref() == Some("Honor"),
             soft: given.when_unsatisfiable == "ScheduleAnyway",
+            default: false,
         }
     }
 
-    fn all(pod: &Pod) -> Vec<Self> {
+    fn all(pod: &Pod, owners: &Owners) -> Vec<Self> {
         let given = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_ref());
-        given.into_iter().flatten().map(|one| Self::of(one, pod)).collect()
+        match given.filter(|given| !given.is_empty()) {
+            Some(given) => given.iter().map(|one| Self::of(one, pod)).collect(),
+            None => Self::defaults(pod, owners),
+        }
+    }
+
+    fn defaults(pod: &Pod, owners: &Owners) -> Vec<Self> {
+        let Some(selector) = owners.selector(pod) else { return Vec::new() };
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let question = Question::living(Selection::within(namespace, Some(selector)));
+        let one = |(key, max_skew): (&str, i64)| Self {
+            key: key.to_owned(),
+            max_skew,
+            min_domains: 1,
+            question: question.clone(),
+            honors_affinity: true,
+            honors_taints: false,
+            soft: true,
+            default: true,
+        };
+        DEFAULTS.map(one).into()
     }
 
     /// Whether the Pods of a node are counted for a Pod.
@@ -65,8 +92,11 @@ impl Constraint {
 
 /// What a decision about a Pod asks the index for: labels, and which Pods are counted by them.
 #[must_use]
-pub fn asked(pod: &PodInfo) -> Vec<(String, Question)> {
-    Constraint::all(&pod.pod).into_iter().map(|constraint| (constraint.key, constraint.question)).collect()
+pub fn asked(pod: &PodInfo, owners: &Owners) -> Vec<(String, Question)> {
+    Constraint::all(&pod.pod, owners)
+        .into_iter()
+        .map(|constraint| (constraint.key, constraint.question))
+        .collect()
 }
 
 /// A constraint, and how many Pods it counts by place.
@@ -89,7 +119,9 @@ impl Counted {
         let places: Vec<_> =
             constraints.iter().map(|c| snapshot.index.places(&c.key, &snapshot.nodes)).collect();
         // A node without one of the keys is no place for any of the constraints.
-        let whole = |slot: usize| places.iter().all(|places| places.at(slot) != NOWHERE);
+        let default = |at: usize| constraints.get(at).is_some_and(|c| c.default);
+        let lacks = |(at, places): (usize, &Arc<Places>), slot| !default(at) && places.at(slot) == NOWHERE;
+        let whole = |slot: usize| !places.iter().enumerate().any(|one| lacks(one, slot));
         let slots: Vec<usize> = (0..snapshot.nodes.slots()).filter(|slot| whole(*slot)).collect();
         let each = constraints.into_iter().zip(&places);
         each.map(|(constraint, places)| Self::of(constraint, Arc::clone(places), &slots, pod, snapshot))
@@ -160,7 +192,8 @@ impl State {
     /// Looks up the counts.
     #[must_use]
     pub fn of(pod: &PodInfo, snapshot: &Snapshot) -> Self {
-        let (soft, hard) = Constraint::all(&pod.pod).into_iter().partition(|constraint| constraint.soft);
+        let (soft, hard) =
+            Constraint::all(&pod.pod, &snapshot.owners).into_iter().partition(|constraint| constraint.soft);
         Self { hard: Counted::all(hard, pod, snapshot), soft: Counted::all(soft, pod, snapshot) }
     }
 
@@ -188,8 +221,10 @@ impl State {
         let mut crowd = 0.0;
         for counted in &self.soft {
             let place = counted.places.at(node.slot());
-            if place == NOWHERE {
-                return None;
+            match (place, counted.constraint.default) {
+                (NOWHERE, true) => continue,
+                (NOWHERE, false) => return None,
+                _ => {}
             }
             // Few large places weigh less than many small ones, as upstream.
             let (here, places) = (counted.at(place), counted.domains);

@@ -87,3 +87,32 @@ fn what_may_be_uneven_is_only_disliked() {
     assert!(crowd("a1") > crowd("b1"));
     assert_eq!(crowd("none"), None);
 }
+
+#[test]
+fn pods_of_a_service_are_spread_over_nodes_and_zones_though_they_do_not_ask() {
+    let mut s = Snapshot::default();
+    for (name, zone) in [("a1", Some("a")), ("a2", Some("a")), ("b1", Some("b")), ("none", None)] {
+        let mut labels = json!({"kubernetes.io/hostname": name});
+        if let Some(zone) = zone {
+            labels["topology.kubernetes.io/zone"] = zone.into();
+        }
+        let node = json!({"metadata": {"name": name, "labels": labels}});
+        s.put_node(Arc::new(serde_json::from_value(node).unwrap()));
+    }
+    s.place(["a1", "none"].map(|node| pod(node, json!([]), json!(null)).pod));
+    let asking = pod("", json!([]), json!(null));
+    let crowds = |s: &Snapshot, pod: &PodInfo| {
+        let state = State::of(pod, s);
+        ["a1", "a2", "b1", "none"].map(|name| state.crowd(&s.nodes[name]))
+    };
+    assert_eq!(crowds(&s, &asking), [None; 4], "of no Service");
+    s.owners.set_service("d", "web", Some([("app".to_owned(), "web".to_owned())].into()));
+    let [a1, a2, b1, none] = crowds(&s, &asking).map(Option::unwrap);
+    assert!(a1 > a2 && a2 > b1, "{a1} {a2} {b1}");
+    assert!(none < a1, "what has no zone is only counted by node: {none}");
+    assert_eq!(fits(&asking, &s).len(), 4, "no node is refused");
+    // Whoever asks for something has that alone.
+    let own = pod("", constraint(json!({"topologyKey": "kubernetes.io/hostname"})), json!(null));
+    assert_eq!(crowds(&s, &own), [None; 4]);
+    assert_eq!(fits(&own, &s), ["a2", "b1"]);
+}
