@@ -1,5 +1,6 @@
 //! What is written once a Pod was decided for: its volumes and its node, or why it has none.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ impl Scheduler {
             .await
             .map_err(api_error("binding", &name))?;
         let message = format!("Successfully assigned {namespace}/{name} to {node}");
-        self.recorder.post(pod.as_ref(), Level::Normal, "Scheduled", &message).await;
+        self.teller.tell(pod, Level::Normal, "Scheduled", message);
         Ok(())
     }
 
@@ -113,7 +114,7 @@ impl Scheduler {
     }
 
     /// The condition PodScheduled=False, the node that is promised, and a FailedScheduling event.
-    pub(crate) async fn report(&self, pod: &Pod, message: &str, nomination: &Nomination) {
+    pub(crate) async fn report(&self, pod: &Arc<Pod>, message: &str, nomination: &Nomination) {
         let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
         let old = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled");
         let known = old.is_some_and(|c| c.status == "False" && c.message.as_deref() == Some(message));
@@ -130,7 +131,7 @@ impl Scheduler {
                 tracing::debug!(%error, "PodScheduled condition not written");
             }
         }
-        self.recorder.post(pod, Level::Warning, "FailedScheduling", message).await;
+        self.teller.tell(pod, Level::Warning, "FailedScheduling", message.to_owned());
     }
 }
 

@@ -22,6 +22,7 @@ use crate::framework::{Attempt, Decision, attempt};
 use crate::plugins::volume_binding::Bindings;
 use crate::pod_info::PodInfo;
 use crate::preemption::Room;
+use crate::tell::Teller;
 
 /// How often Pods that were forgotten are looked for. Upstream: 30 s.
 const FLUSH: Duration = Duration::from_secs(30);
@@ -77,7 +78,7 @@ pub enum SchedulerError {
 pub(crate) struct Scheduler {
     pub(crate) client: Client,
     pub(crate) config: Config,
-    pub(crate) recorder: Recorder,
+    pub(crate) teller: Teller,
     pub(crate) claims: Mirror<PersistentVolumeClaim>,
     /// Woken with every change, for tasks that wait for claims.
     pub(crate) claims_changed: Notify,
@@ -135,7 +136,7 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
     );
     let (failed, failures) = mpsc::unbounded_channel();
     let scheduler = Arc::new(Scheduler {
-        recorder: Recorder::new(client.clone(), &config.name, None),
+        teller: Teller::start(Recorder::new(client.clone(), &config.name, None)),
         client,
         claims,
         claims_changed: Notify::new(),

@@ -24,7 +24,7 @@ impl Scheduler {
                 Ok(()) => {
                     let by =
                         format!("Preempted by pod {} on node {}", pod.uid().unwrap_or_default(), room.node);
-                    self.recorder.post(victim.as_ref(), Level::Normal, "Preempted", &by).await;
+                    self.teller.tell(victim, Level::Normal, "Preempted", by);
                 }
                 Err(Error::Api(status)) if status.code == 404 || status.code == 409 => {}
                 Err(error) => {

@@ -9,7 +9,7 @@
 //! - [`plugins`] one file each
 //! - [`preemption`] who makes room for a Pod of higher priority, `evict` and how
 //! - [`queue`] whose turn it is, and when one that did not fit is tried again; [`events`] what can help it
-//! - [`cycle`] watches and decides; `bind` what is written then
+//! - [`cycle`] watches and decides; `bind` what is written then, `tell` what is told
 
 pub mod amounts;
 mod bind;
@@ -27,6 +27,7 @@ pub mod preemption;
 pub mod queue;
 pub mod scoring;
 pub mod snapshot;
+mod tell;
 pub mod terms;
 
 pub use cycle::{Config, SchedulerError, run};
