@@ -14,6 +14,7 @@ use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
+use trine_typed::pods::claim_names;
 
 use crate::frame::{ControllerError, Cx, log};
 use plan::{Action, World, plan};
@@ -33,7 +34,7 @@ struct Mirrors {
 pub async fn run(cx: Cx) {
     let changed = Arc::new(Notify::new());
     let mirrors = Mirrors {
-        pods: cx.mirror(&changed),
+        pods: cx.shared(),
         nodes: cx.mirror(&changed),
         claims: cx.mirror(&changed),
         volumes: cx.mirror(&changed),
@@ -48,6 +49,13 @@ pub async fn run(cx: Cx) {
         mirrors.drivers.ready(),
         mirrors.attachments.ready(),
     );
+    // Most Pods have no claim, and a large cluster has changes of them all the time.
+    let woken = Arc::clone(&changed);
+    let _woken = mirrors.pods.subscribe(move |old, new| {
+        if [old, new].into_iter().flatten().any(|pod| !claim_names(pod).is_empty()) {
+            woken.notify_one();
+        }
+    });
     let recorder = Recorder::new(cx.client.clone(), "attachdetach-controller", None);
     loop {
         for action in plan(&world(&mirrors)) {
@@ -63,7 +71,7 @@ pub async fn run(cx: Cx) {
 
 fn world(mirrors: &Mirrors) -> World {
     World {
-        pods: mirrors.pods.all(),
+        pods: mirrors.pods.all().into_iter().filter(|pod| !claim_names(pod).is_empty()).collect(),
         nodes: mirrors.nodes.all().into_iter().map(|n| (n.name_any(), n)).collect(),
         claims: (mirrors.claims.all().into_iter())
             .map(|c| ((c.namespace().unwrap_or_default(), c.name_any()), c))

@@ -3,7 +3,7 @@
 
 pub mod plan;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +71,8 @@ struct Lifecycle {
 impl Lifecycle {
     async fn look(&mut self) {
         let nodes = self.nodes.all();
-        self.heard.retain(|name, _| nodes.iter().any(|node| node.name_any() == *name));
+        let known: HashSet<&str> = nodes.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
+        self.heard.retain(|name, _| known.contains(name.as_str()));
         let mut zones: BTreeMap<String, Zone> = BTreeMap::new();
         for node in &nodes {
             let zone = zones.entry(plan::zone(node)).or_default();
