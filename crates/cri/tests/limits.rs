@@ -54,6 +54,49 @@ async fn a_container_sees_its_limits_as_its_own_group_and_their_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn metrics_tell_what_a_container_uses_and_may_use() {
+    let Some(node) = Node::start("metrics_tell_what_a_container_uses_and_may_use").await else {
+        return;
+    };
+    let pod = node.run_pod(&node.pod("metered")).await;
+    let resources = LinuxContainerResources {
+        cpu_quota: 50_000,
+        cpu_period: 100_000,
+        memory_limit_in_bytes: 64 << 20,
+        ..Default::default()
+    };
+    let mut config = script("main", "head -c 300000 /dev/zero > /written; exec sleep 1000");
+    config.linux = Some(LinuxContainerConfig { resources: Some(resources), security_context: None });
+    let id = node.run(&pod, config).await;
+    assert_eq!(node.stdout(&id, "until test -s /written; do sleep 0.01; done; sync; echo yes").await, "yes");
+    let answer = node.client().list_pod_sandbox_metrics(ListPodSandboxMetricsRequest {}).await.unwrap();
+    let all = answer.into_inner().pod_metrics;
+    let of_pod = all.iter().find(|metrics| metrics.pod_sandbox_id == pod).unwrap();
+    let [container] = &of_pod.container_metrics[..] else { panic!("{all:?}") };
+    assert_eq!(container.container_id, id);
+    let value = |metrics: &[Metric], name: &str| {
+        let metric = metrics.iter().find(|m| m.name == name).unwrap_or_else(|| panic!("no {name}"));
+        assert!(metric.label_values.contains(&"metered".to_owned()), "{metric:?}");
+        metric.value.unwrap().value
+    };
+    for (name, expected) in [
+        ("container_spec_cpu_quota", 50_000),
+        ("container_spec_memory_limit_bytes", 64 << 20),
+        ("container_processes", 1),
+        ("container_threads", 1),
+    ] {
+        assert_eq!(value(&container.metrics, name), expected, "{name}");
+    }
+    assert!(value(&container.metrics, "container_memory_usage_bytes") > 0);
+    assert!(value(&container.metrics, "container_fs_usage_bytes") >= 300_000);
+    // On the host's network nothing is its own.
+    assert!(of_pod.metrics.is_empty(), "{of_pod:?}");
+    let described = node.client().list_metric_descriptors(ListMetricDescriptorsRequest {}).await.unwrap();
+    assert!(described.into_inner().descriptors.len() > 50);
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_container_opens_only_the_devices_that_it_was_given() {
     let Some(node) = Node::start("a_container_opens_only_the_devices_that_it_was_given").await else {
         return;

@@ -95,6 +95,19 @@ async fn a_pod_has_an_address_a_name_and_its_dns_and_gives_the_address_back() {
     assert_eq!(node.stdout(&id, "cat /etc/resolv.conf").await, "search a.b\nnameserver 10.9.9.9");
     let ping = format!("ping -c 1 -W 2 {} >/dev/null && echo there", ips[1]);
     assert_eq!(node.stdout(&id, &ping).await, "there", "the other Pod answers");
+    let stats = PodSandboxStatsRequest { pod_sandbox_id: pods[0].clone() };
+    let stats = node.client().pod_sandbox_stats(stats).await.unwrap().into_inner().stats.unwrap();
+    let interface = stats.linux.unwrap().network.unwrap().default_interface.unwrap();
+    let (sent, received) = (interface.tx_bytes.unwrap().value, interface.rx_bytes.unwrap().value);
+    assert!(
+        interface.name == "eth0" && sent > 84 && received > 84,
+        "an echo and its answer: {sent}, {received}"
+    );
+    let metrics = node.client().list_pod_sandbox_metrics(ListPodSandboxMetricsRequest {}).await.unwrap();
+    let metrics = metrics.into_inner().pod_metrics;
+    let metrics = metrics.iter().find(|metrics| metrics.pod_sandbox_id == pods[0]).unwrap();
+    let packets = metrics.metrics.iter().find(|m| m.name == "container_network_transmit_packets_total");
+    assert!(packets.unwrap().value.unwrap().value >= 1, "{metrics:?}");
     // A new daemon keeps the attachments.
     node.end_daemon().await;
     node.serve().await;

@@ -3,6 +3,7 @@
 mod containers;
 mod events;
 mod image;
+mod metrics;
 mod node;
 mod sandboxes;
 mod stats;

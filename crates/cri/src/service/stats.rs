@@ -1,12 +1,16 @@
 //! What containers and sandboxes use, from their groups.
 
+use std::path::Path;
+
 use trine_contracts::cri::{
     ContainerAttributes, ContainerStats, ContainerStatsFilter, CpuUsage, LinuxPodSandboxStats, MemoryUsage,
-    PodSandboxAttributes, PodSandboxStats, PodSandboxStatsFilter, ProcessUsage, UInt64Value,
+    NetworkInterfaceUsage, NetworkUsage, PodSandboxAttributes, PodSandboxStats, PodSandboxStatsFilter,
+    ProcessUsage, UInt64Value,
 };
 use trine_kernel::cgroup::Usage;
 
 use super::Service;
+use super::metrics::interfaces_in;
 use super::sandboxes::matches;
 use crate::container::{Container, State};
 use crate::error::CriError;
@@ -73,7 +77,7 @@ impl Service {
         let running = self.0.containers_of(&sandbox.id).into_iter().filter(|c| c.state() == State::Running);
         PodSandboxStats {
             attributes: Some(PodSandboxAttributes {
-                id: record.id,
+                id: record.id.clone(),
                 metadata: config.metadata,
                 labels: config.labels,
                 annotations: config.annotations,
@@ -81,7 +85,7 @@ impl Service {
             linux: Some(LinuxPodSandboxStats {
                 cpu: Some(cpu(&usage)),
                 memory: Some(memory(&usage)),
-                network: None,
+                network: record.netns.as_deref().map(network),
                 process: Some(ProcessUsage { timestamp: now(), process_count: number(usage.tasks) }),
                 containers: running.map(|c| self.container_use(&c)).collect(),
                 io: None,
@@ -89,6 +93,19 @@ impl Service {
             windows: None,
         }
     }
+}
+
+/// The interfaces of a sandbox; `eth0` is the one that its address is on, as every network has it here.
+fn network(netns: &Path) -> NetworkUsage {
+    let interfaces = interfaces_in(netns).into_iter().map(|interface| NetworkInterfaceUsage {
+        name: interface.name,
+        rx_bytes: number(interface.received.bytes),
+        rx_errors: number(interface.received.errors),
+        tx_bytes: number(interface.sent.bytes),
+        tx_errors: number(interface.sent.errors),
+    });
+    let (mut default, others): (Vec<_>, Vec<_>) = interfaces.partition(|interface| interface.name == "eth0");
+    NetworkUsage { timestamp: now(), default_interface: default.pop(), interfaces: others }
 }
 
 fn number(value: u64) -> Option<UInt64Value> {

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status, async_trait};
 use trine_contracts::cri::runtime_service_server::RuntimeService;
 use trine_contracts::cri::*;
 
-use super::Service;
+use super::{Service, metrics};
 
 type Answer<T> = Result<Response<T>, Status>;
 type Many<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -255,21 +255,21 @@ impl RuntimeService for Service {
         &self,
         _: Request<ListMetricDescriptorsRequest>,
     ) -> Answer<ListMetricDescriptorsResponse> {
-        not_yet("ListMetricDescriptors")
+        Ok(Response::new(ListMetricDescriptorsResponse { descriptors: metrics::descriptors() }))
     }
 
     async fn list_pod_sandbox_metrics(
         &self,
         _: Request<ListPodSandboxMetricsRequest>,
     ) -> Answer<ListPodSandboxMetricsResponse> {
-        not_yet("ListPodSandboxMetrics")
+        Ok(Response::new(ListPodSandboxMetricsResponse { pod_metrics: self.all_sandbox_metrics().await? }))
     }
 
     async fn stream_pod_sandbox_metrics(
         &self,
         _: Request<StreamPodSandboxMetricsRequest>,
     ) -> Answer<Self::StreamPodSandboxMetricsStream> {
-        not_yet("StreamPodSandboxMetrics")
+        one(StreamPodSandboxMetricsResponse { pod_sandbox_metrics: self.all_sandbox_metrics().await? })
     }
 
     async fn update_pod_sandbox_resources(

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::base::hand_down;
+use super::detail::{self, Detail};
 use super::hierarchy::Hierarchy;
 use super::limits::{Limits, Version, writes};
 use super::usage::{self, Usage};
@@ -173,8 +174,17 @@ impl Group {
     /// What it uses now; absent files count as zero.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        let folders: Vec<_> = self.folders().map(|groups| groups.folder.as_path()).collect();
-        usage::read(&folders)
+        usage::read(&self.paths())
+    }
+
+    /// All that its files say; absent files count as zero.
+    #[must_use]
+    pub fn detail(&self) -> Detail {
+        detail::read(&self.paths())
+    }
+
+    fn paths(&self) -> Vec<&Path> {
+        self.folders().map(|groups| groups.folder.as_path()).collect()
     }
 }
 

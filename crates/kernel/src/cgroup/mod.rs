@@ -6,6 +6,7 @@
 //! - [`Limits`] what a group may use
 
 mod base;
+mod detail;
 mod devices;
 mod group;
 mod hierarchy;
@@ -14,6 +15,7 @@ mod usage;
 #[cfg(test)]
 mod version_2_tests;
 
+pub use detail::{Detail, DeviceUse, HugePages, MemoryDetail, Pressure, Throttled};
 pub use group::Group;
 pub use hierarchy::{Hierarchies, Hierarchy};
 pub use limits::Limits;

@@ -58,7 +58,7 @@ pub(super) fn read(folders: &[&Path]) -> Usage {
     }
 }
 
-fn value_of(text: &str, name: &str) -> Option<u64> {
+pub(super) fn value_of(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
