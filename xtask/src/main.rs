@@ -4,6 +4,7 @@ mod arch;
 mod bench;
 mod descriptors;
 mod fuzz;
+mod model;
 mod packages;
 mod skips;
 mod swap;
@@ -18,6 +19,7 @@ cargo xtask vm [TEST]          the demo and the kernel-facing tests under Debian
 cargo xtask bench pod          how long a user waits for a node, a Pod, and its end
 cargo xtask bench api          how fast the store and the API server are, beside etcd
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
+cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
 cargo xtask descriptors FILE   the tables of crates/objects from the published definitions";
 
@@ -31,6 +33,7 @@ fn main() -> anyhow::Result<()> {
         ["bench", name] => bench::run(name),
         ["fuzz", target] => fuzz::run(target, None),
         ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),
+        ["model", rest @ ..] => model::run(rest),
         ["arch"] => arch::check(&test::workspace_root()?),
         ["descriptors", definitions] => descriptors::run(definitions),
         ["upstream", rest @ ..] => upstream::run(rest),

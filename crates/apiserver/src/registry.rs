@@ -355,7 +355,7 @@ pub fn revision(object: &Value) -> u64 {
 /// Seconds since 1970.
 #[must_use]
 pub fn now_unix() -> i64 {
-    jiff::Timestamp::now().as_second()
+    trine_clock::now().as_second()
 }
 
 /// Makes what the cache keeps out of what the store keeps: the revision is put in, and what selectors look at is read out.

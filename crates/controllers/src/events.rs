@@ -12,7 +12,6 @@ use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::ObjectReference;
 use trine_typed::k8s_openapi::api::events::v1::Event;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams, PostParams};
 use trine_typed::kube::{Api, Client, Resource};
 
@@ -109,7 +108,7 @@ impl Writer {
         if let Some(series) = self.series.get_mut(&key).filter(|s| now.duration_since(s.last) < SERIES) {
             (series.count, series.last) = (series.count + 1, now);
             let again =
-                json!({"series": {"count": series.count, "lastObservedTime": MicroTime(Timestamp::now())}});
+                json!({"series": {"count": series.count, "lastObservedTime": MicroTime(trine_clock::now())}});
             match api.patch(&series.name, &PatchParams::default(), &Patch::Merge(&again)).await {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "the earlier event is gone"),
@@ -129,7 +128,7 @@ impl Writer {
     }
 
     fn event(&self, post: Post, namespace: &str) -> Event {
-        let now = Timestamp::now();
+        let now = trine_clock::now();
         let name = format!("{}.{:x}", post.about.name.as_deref().unwrap_or_default(), now.as_nanosecond());
         let level = match post.level {
             Level::Normal => "Normal",

@@ -57,3 +57,42 @@ pub fn cgroup_2(test: &str) -> bool {
     }
     alone
 }
+
+thread_local! {
+    static CHANCE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// What is random on this thread begins anew with `seed`, in a program with [`fixed_chance`](crate::fixed_chance).
+pub fn seed_chance(seed: u64) {
+    CHANCE.set(seed);
+}
+
+/// The next bytes of this thread (SplitMix64).
+#[must_use]
+pub fn next_chance() -> [u8; 8] {
+    let state = CHANCE.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+    CHANCE.set(state);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (mixed ^ (mixed >> 31)).to_le_bytes()
+}
+
+/// In the test program that says this, what the system gives as random follows from [`seed_chance`] on each thread, so that a run
+/// can be repeated: UIDs, names, the order of maps. The standard library asks a weak symbol for that purpose.
+#[macro_export]
+macro_rules! fixed_chance {
+    () => {
+        #[allow(unsafe_code)]
+        mod fixed_chance {
+            #[unsafe(no_mangle)]
+            extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
+                // SAFETY: the caller of getrandom(2) gives `length` bytes to write to.
+                let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, length) };
+                for piece in buffer.chunks_mut(8) {
+                    piece.copy_from_slice(&$crate::testing::next_chance()[..piece.len()]);
+                }
+                length.cast_signed()
+            }
+        }
+    };
+}

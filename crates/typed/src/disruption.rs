@@ -1,7 +1,6 @@
 //! Somebody other than its owner ends a Pod: it is told why first, so that its owner can tell that from a failure (KEP-3329).
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Error, ResourceExt};
 use serde_json::json;
@@ -12,7 +11,7 @@ use serde_json::json;
 /// What the API server says.
 pub async fn mark(api: &Api<Pod>, pod: &Pod, reason: &str, message: &str) -> Result<Pod, Error> {
     let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
-        "lastTransitionTime": Timestamp::now()});
+        "lastTransitionTime": trine_clock::now()});
     let patch =
         Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
     api.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await

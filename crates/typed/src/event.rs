@@ -5,7 +5,6 @@ use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 
@@ -58,7 +57,7 @@ impl Recorder {
             about.name.as_deref().unwrap_or_default(),
             about.uid.as_deref().unwrap_or_default(),
         );
-        let now = Time(Timestamp::now());
+        let now = Time(trine_clock::now());
         if let Some((name, count)) = self.count_up(&key) {
             let patch = serde_json::json!({"count": count, "lastTimestamp": now});
             match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
@@ -113,6 +112,6 @@ impl Recorder {
 
 /// `<object>.<hex nanoseconds>`, as client-go names events.
 fn event_name(about: &ObjectReference) -> String {
-    let nanos = Timestamp::now().as_nanosecond();
+    let nanos = trine_clock::now().as_nanosecond();
     format!("{}.{nanos:x}", about.name.as_deref().unwrap_or("unknown"))
 }

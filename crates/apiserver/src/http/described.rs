@@ -89,7 +89,7 @@ fn kept(media: &'static str, document: Document, headers: &HeaderMap, for_good: 
     out.insert(header::VARY, HeaderValue::from_static("Accept"));
     if for_good {
         out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
-        let until = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(KEPT);
+        let until = trine_clock::now() + jiff::SignedDuration::from_secs(KEPT);
         let until = until.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         if let Ok(until) = HeaderValue::from_str(&until) {
             out.insert(header::EXPIRES, until);

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures::stream;
@@ -239,8 +239,8 @@ async fn begin(
 
 /// Between once and twice [`DEFAULT_TIMEOUT`], so that clients that came together do not come back together.
 fn default_timeout() -> Duration {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
-    DEFAULT_TIMEOUT.mul_f64(1.0 + f64::from(nanos % 1000) / 1000.0)
+    let nanos = trine_clock::now().subsec_nanosecond().rem_euclid(1000);
+    DEFAULT_TIMEOUT.mul_f64(1.0 + f64::from(nanos) / 1000.0)
 }
 
 /// The next piece of the answer; `None` at its end.

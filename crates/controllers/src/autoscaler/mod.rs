@@ -105,7 +105,7 @@ impl Look {
 impl Controller {
     async fn reconcile(&self, key: &Key) -> Result<Next, ControllerError> {
         let Some(autoscaler) = self.autoscalers.get(&key.namespace, &key.name) else { return Ok(Next::Wait) };
-        let now = Timestamp::now();
+        let now = trine_clock::now();
         let mut look = Look { status: autoscaler.status.clone().unwrap_or_default(), now };
         look.status.observed_generation = autoscaler.metadata.generation;
         match self.target(&autoscaler).await {

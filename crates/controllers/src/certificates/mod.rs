@@ -22,7 +22,6 @@ use trine_typed::k8s_openapi::api::certificates::v1::{
 };
 use trine_typed::k8s_openapi::api::core::v1::Node;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{DeleteParams, PostParams};
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
@@ -53,7 +52,7 @@ pub async fn run(cx: Cx) {
         let addresses: BTreeMap<String, Vec<String>> =
             nodes.all().iter().map(|n| (n.name_any(), addresses(n))).collect();
         for request in requests.all() {
-            let step = plan::step(&request, &addresses, Timestamp::now());
+            let step = plan::step(&request, &addresses, trine_clock::now());
             if let Err(error) = take(&cx, signer.as_ref(), &request, step).await {
                 log(NAME, &error);
             }
@@ -97,7 +96,7 @@ async fn take(
         }
         Step::Sign => {
             let Some(signer) = signer else { return Ok(()) };
-            let written = match signer.sign(request, Timestamp::now()) {
+            let written = match signer.sign(request, trine_clock::now()) {
                 Ok(pem) => {
                     let mut issued = request.clone();
                     issued.status.get_or_insert_default().certificate = Some(ByteString(pem.into_bytes()));
@@ -119,7 +118,7 @@ fn said(
     message: &str,
 ) -> CertificateSigningRequest {
     let mut request = request.clone();
-    let now = Some(Time(Timestamp::now()));
+    let now = Some(Time(trine_clock::now()));
     let condition = CertificateSigningRequestCondition {
         type_: kind.to_owned(),
         status: "True".to_owned(),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::k8s_openapi::jiff::tz::TimeZone;
 use trine_typed::kube::api::{DeleteParams, PostParams, Preconditions, PropagationPolicy};
 use trine_typed::kube::{self, Api, Client, Resource, ResourceExt};
@@ -63,7 +62,7 @@ impl Controller {
             Some(name) => TimeZone::get(name).map_err(|error| error.to_string()),
             None => Ok(TimeZone::UTC),
         };
-        let plan = plan(&cron, &jobs, zone, Timestamp::now());
+        let plan = plan(&cron, &jobs, zone, trine_clock::now());
         for note in plan.notes {
             self.events.post(&*cron, note.level, note.reason, "Reconcile", note.text);
         }

@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use trine_objects::selector::label::LabelSelector;
 use trine_typed::k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetStatus};
 use trine_typed::k8s_openapi::api::core::v1::{Node, Pod};
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::PostParams;
 use trine_typed::kube::{Api, Client, ResourceExt};
 use trine_typed::mirror::{Key, Mirror, Subscription};
@@ -29,7 +28,7 @@ use crate::workload::claim::Claimer;
 use crate::workload::pods::{Pods, after_failure};
 use crate::workload::revisions::{Made, Revisions, beyond_history, history, revision};
 use crate::workload::selecting::{selector, selects};
-use crate::workload::wake;
+use crate::workload::{doubt, wake};
 use plan::{Plan, Turn, plan, status};
 use pod::HASH;
 
@@ -119,15 +118,16 @@ impl Controller {
         }
         let Some((current, olds)) = self.history(&set, &selector).await? else { return Ok(Next::Retry) };
         let hash = current.labels().get(HASH).cloned().unwrap_or_default();
+        doubt::resolve(&self.client, &self.pods.mirror, &*set, &selector).await?;
         let pods = self.claim(&set, &selector).await?;
         let nodes = self.nodes.all();
         let uid = set.uid().unwrap_or_default();
-        let plan = plan(&Turn::new(&set, &hash, &nodes, &pods, Timestamp::now()), &self.waits(&uid));
+        let plan = plan(&Turn::new(&set, &hash, &nodes, &pods, trine_clock::now()), &self.waits(&uid));
         let failure = self.act(&set, &hash, &plan).await.err();
         // What was made and removed just now is known already.
         let mut pods = self.pods.mirror.controlled_by(&uid);
         pods.retain(|pod| selects(&selector, &pod.metadata));
-        self.tell(&set, status(&Turn::new(&set, &hash, &nodes, &pods, Timestamp::now()))).await?;
+        self.tell(&set, status(&Turn::new(&set, &hash, &nodes, &pods, trine_clock::now()))).await?;
         if let Some(error) = failure {
             return Err(error);
         }

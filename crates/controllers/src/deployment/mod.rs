@@ -19,7 +19,6 @@ use trine_objects::selector::label::LabelSelector;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use trine_typed::k8s_openapi::api::core::v1::Pod;
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use trine_typed::kube::{self, Api, Client, ResourceExt};
 use trine_typed::mirror::{Key, Mirror, Subscription, controller_of};
@@ -31,7 +30,7 @@ use crate::frame::{ControllerError, Cx, log};
 use crate::workload::claim::Claimer;
 use crate::workload::pods::{after_failure, in_ending_namespace, said};
 use crate::workload::selecting::selector;
-use crate::workload::{template, wake};
+use crate::workload::{doubt, template, wake};
 use plan::{Change, plan};
 
 /// Upstream's name of the controller.
@@ -95,6 +94,7 @@ impl Controller {
     async fn reconcile(&self, key: &Key) -> Result<Next, ControllerError> {
         let Some(deployment) = self.deployments.get(&key.namespace, &key.name) else { return Ok(Next::Wait) };
         let Some(selector) = selected(&deployment) else { return Ok(Next::Wait) };
+        doubt::resolve(&self.client, &self.sets, &*deployment, &selector).await?;
         let mut sets = self.sets.controlled_by(&deployment.uid().unwrap_or_default());
         sets.extend(self.sets.orphans(&key.namespace));
         let claimer =
@@ -102,7 +102,7 @@ impl Controller {
         let sets = claimer.claim(&self.sets, sets).await?;
         let running = if limits::is_rolling(&deployment) { BTreeMap::new() } else { self.running(&sets) };
         let sets = sets.into_iter().map(Arc::unwrap_or_clone).collect();
-        let plan = plan(&deployment, sets, &running, Timestamp::now());
+        let plan = plan(&deployment, sets, &running, trine_clock::now());
         if let Some(set) = &plan.create
             && !self.create(&deployment, set).await?
         {
@@ -130,6 +130,11 @@ impl Controller {
         sets.iter().map(count).collect()
     }
 
+    /// What is known of the ReplicaSets may not be true any more.
+    fn doubt(&self, deployment: &Deployment, error: &kube::Error) {
+        doubt::note(&self.sets, &deployment.uid().unwrap_or_default(), error);
+    }
+
     fn sets_of(&self, deployment: &Deployment) -> Api<ReplicaSet> {
         Api::namespaced(self.client.clone(), &deployment.namespace().unwrap_or_default())
     }
@@ -147,6 +152,7 @@ impl Controller {
                 self.resolve_collision(deployment, &name).await.map(|()| false)
             }
             Err(error) => {
+                self.doubt(deployment, &error);
                 if !in_ending_namespace(&error) {
                     self.tell_refusal(deployment, &name, &error).await;
                 }
@@ -178,7 +184,7 @@ impl Controller {
         let message = format!("Failed to create new replica set \"{name}\": {}", said(error));
         if status::deadline(deployment).is_some() {
             let mut told = deployment.clone();
-            let now = Timestamp::now();
+            let now = trine_clock::now();
             let refused = "ReplicaSetCreateError";
             let fresh = status::condition(status::PROGRESSING, "False", refused, message.clone(), now);
             status::set(told.status.get_or_insert_default(), fresh);
@@ -204,7 +210,8 @@ impl Controller {
         }
         let api = self.sets_of(deployment);
         let done = api.patch(&change.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        let set = done.map_err(ControllerError::of("change ReplicaSet", change.name.clone()))?;
+        let set = done.inspect_err(|error| self.doubt(deployment, error));
+        let set = set.map_err(ControllerError::of("change ReplicaSet", change.name.clone()))?;
         self.sets.learn(&set);
         if let Some(replicas) = change.replicas {
             self.tell_size(deployment, &change.name, replicas);

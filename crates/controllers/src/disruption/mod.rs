@@ -12,7 +12,6 @@ use trine_objects::selector::label::LabelSelector;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams, PostParams};
 use trine_typed::kube::{self, Api, Client, ResourceExt};
 use trine_typed::mirror::{Key, Mirror, Subscription};
@@ -99,7 +98,7 @@ impl Controller {
         let queue = Arc::clone(queue);
         self.pods.subscribe(move |_, new| {
             if let Some(pod) = new
-                && let Some(wait) = stale_in(pod, Timestamp::now())
+                && let Some(wait) = stale_in(pod, trine_clock::now())
             {
                 queue.add_after(Key::of(&pod.metadata), wait);
             }
@@ -114,7 +113,7 @@ impl Controller {
         if pods.is_empty() {
             self.events.post(&*budget, Level::Normal, "NoPods", "Count", "No matching pods found");
         }
-        let now = Timestamp::now();
+        let now = trine_clock::now();
         let wanted = match self.wanted(&budget, &pods).await {
             Ok(wanted) => wanted,
             Err(why) => {
@@ -170,19 +169,19 @@ impl Controller {
     async fn refresh(&self, key: &Key) -> Result<Next, ControllerError> {
         let pod = self.pods.get(&key.namespace, &key.name);
         let Some(pod) = pod else { return Ok(Next::Wait) };
-        match stale_in(&pod, Timestamp::now()) {
+        match stale_in(&pod, trine_clock::now()) {
             None => return Ok(Next::Wait),
             Some(wait) if !wait.is_zero() => return Ok(Next::After(wait)),
             Some(_) => {}
         }
-        let now = Timestamp::now().strftime("%FT%TZ").to_string();
+        let now = trine_clock::now().strftime("%FT%TZ").to_string();
         let condition = json!({"type": "DisruptionTarget", "status": "False", "reason": null, "message": null,
             "lastTransitionTime": now, "observedGeneration": pod.metadata.generation});
         let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}});
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         match api.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(patch)).await {
             Ok(refreshed) => self.pods.learn(&refreshed),
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(ControllerError::of("refresh Pod", key.to_string())(error)),
         }
         Ok(Next::Wait)

@@ -36,7 +36,7 @@ use crate::workload::claim::Claimer;
 use crate::workload::pods::{Pods, after_failure};
 use crate::workload::readiness::{is_active, is_ready, is_terminating};
 use crate::workload::selecting::{selector, selects};
-use crate::workload::wake;
+use crate::workload::{doubt, wake};
 use backoff::Backoff;
 pub use conditions::{end, is_finished};
 use plan::{Assessment, Step, assess, conclude, count, reached};
@@ -105,8 +105,9 @@ impl Controller {
             return Ok(Next::Wait);
         }
         let Some(selector) = selected(&job) else { return Ok(Next::Wait) };
+        doubt::resolve(&self.client, &self.pods.mirror, &*job, &selector).await?;
         let pods = self.claim(&job, &selector).await?;
-        let now = Timestamp::now();
+        let now = trine_clock::now();
         let found = assess(&job, &pods, self.backoff(&uid), now);
         let failure = self.act(&job, &found).await.err();
         self.tell(&job, &found, &pods, failure.is_some(), now).await?;

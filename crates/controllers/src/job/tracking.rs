@@ -41,8 +41,8 @@ pub(super) async fn release(client: &Client, mirror: &Mirror<Pod>, pod: &Pod) ->
             }
             Ok(())
         }
-        // Gone, or another one of its name is there.
-        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+        // 409 may be said of another one of its name, but also of a lost race, after which the Pod is still there.
+        Err(kube::Error::Api(status)) if status.code == 404 => {
             mirror.forget(&Key::of(&pod.metadata), &pod.uid().unwrap_or_default());
             Ok(())
         }

@@ -2,7 +2,6 @@
 
 use trine_typed::chain;
 use trine_typed::k8s_openapi::api::core::v1::Namespace;
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use trine_typed::kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use trine_typed::kube::core::discovery::{ApiCapabilities, Scope};
@@ -48,7 +47,7 @@ pub async fn empty(cx: &Cx, namespace: &Namespace, kinds: &Kinds) -> Result<bool
     let mut changed = namespace.clone();
     let status = changed.status.get_or_insert_default();
     if let Some(conditions) =
-        pass.conditions(status.conditions.as_deref().unwrap_or_default(), Timestamp::now())
+        pass.conditions(status.conditions.as_deref().unwrap_or_default(), trine_clock::now())
     {
         status.conditions = Some(conditions);
         let done = api.replace_status(&name, &PostParams::default(), &changed).await;

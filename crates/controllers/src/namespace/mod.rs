@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use tokio::sync::Notify;
 use trine_typed::k8s_openapi::api::core::v1::Namespace;
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::mirror::Mirror;
 
 use act::Kinds;
@@ -71,6 +70,6 @@ async fn visit(cx: &Cx, namespace: &Namespace, kinds: &Kinds) -> Option<Duration
 
 fn pause(namespace: &Namespace) -> Duration {
     let deleted = namespace.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-    let since = deleted.map(|deleted| Timestamp::now().duration_since(deleted));
+    let since = deleted.map(|deleted| trine_clock::now().duration_since(deleted));
     plan::pause(since.and_then(|since| since.try_into().ok()).unwrap_or_default())
 }

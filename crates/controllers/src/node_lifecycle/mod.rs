@@ -14,7 +14,6 @@ use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::coordination::v1::Lease;
 use trine_typed::k8s_openapi::api::core::v1::{Node, Pod};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
@@ -126,7 +125,7 @@ impl Lifecycle {
         let name = node.name_any();
         let mut ready = plan::driving(node).is_none();
         if plan::is_lost(node, silent) {
-            let unknown = plan::unknown(node, &Time(Timestamp::now()));
+            let unknown = plan::unknown(node, &Time(trine_clock::now()));
             if !unknown.is_empty() {
                 let patch = json!({"status": {"conditions": unknown}});
                 let api: Api<Node> = Api::all(self.cx.client.clone());
@@ -142,7 +141,7 @@ impl Lifecycle {
         }
         for pod in self.pods_of(&name).filter(|pod| is_ready(pod)) {
             let condition =
-                json!({"type": "Ready", "status": "False", "lastTransitionTime": Timestamp::now()});
+                json!({"type": "Ready", "status": "False", "lastTransitionTime": trine_clock::now()});
             let patch = json!({"status": {"conditions": [condition]}});
             let api: Api<Pod> = Api::namespaced(self.cx.client.clone(), &pod.namespace().unwrap_or_default());
             let done =
@@ -160,7 +159,7 @@ impl Lifecycle {
 
     /// Gives the node the taints that it is to have; true if they have changed.
     async fn taint(&self, node: &Node, drive: Drive) -> Result<bool, ControllerError> {
-        let Some(taints) = plan::taints(node, drive, &Time(Timestamp::now())) else { return Ok(false) };
+        let Some(taints) = plan::taints(node, drive, &Time(trine_clock::now())) else { return Ok(false) };
         // No list rather than an empty one, as upstream's clients write it.
         let taints = Some(taints).filter(|taints| !taints.is_empty());
         // Others taint, too: what was read must be what is changed.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use trine_objects::selector::label::LabelSelector;
 use trine_typed::k8s_openapi::api::apps::v1::ReplicaSetStatus;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::PostParams;
 use trine_typed::kube::{self, Api, ResourceExt};
 use trine_typed::mirror::{Key, Mirror, controller_of};
@@ -22,7 +21,7 @@ use crate::workload::pods::retried;
 use crate::workload::pods::{Pods, from_template, in_ending_namespace, said};
 use crate::workload::readiness::{available_in, is_active, is_terminating};
 use crate::workload::selecting::selects;
-use crate::workload::{ranking, wake};
+use crate::workload::{doubt, ranking, wake};
 pub use kinds::Replicated;
 use plan::{Failure, Step};
 
@@ -55,6 +54,7 @@ impl<K: Replicated> Controller<K> {
     async fn reconcile(&self, key: &Key) -> Result<Next, ControllerError> {
         let Some(set) = self.sets.get(&key.namespace, &key.name) else { return Ok(Next::Wait) };
         let Some(selector) = set.selector() else { return Ok(Next::Wait) };
+        doubt::resolve(&self.pods.client, &self.pods.mirror, &*set, &selector).await?;
         let active = self.claim(&set, &selector).await?;
         let failure = match set.meta().deletion_timestamp {
             None => self.manage(&set, active).await.err(),
@@ -62,7 +62,7 @@ impl<K: Replicated> Controller<K> {
         };
         // What was made and removed just now is known already.
         let (active, terminating) = self.owned(&set, &selector);
-        let now = Timestamp::now();
+        let now = trine_clock::now();
         let text = failure.as_ref().map(|(_, error)| said(&error.source));
         let told = failure.as_ref().zip(text.as_deref());
         let told = told.map(|((reason, _), message)| Failure { reason, message });
@@ -96,7 +96,7 @@ impl<K: Replicated> Controller<K> {
 
     /// Makes or removes Pods; says why not, if not.
     async fn manage(&self, set: &K, active: Vec<Arc<Pod>>) -> Result<(), (&'static str, ControllerError)> {
-        match plan::step(&active, set.wanted(), &self.per_node(set), Timestamp::now()) {
+        match plan::step(&active, set.wanted(), &self.per_node(set), trine_clock::now()) {
             Step::Stay => Ok(()),
             Step::Create(count) => {
                 let Some(template) = set.template() else { return Ok(()) };

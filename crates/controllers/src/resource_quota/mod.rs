@@ -3,7 +3,7 @@
 pub mod plan;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -117,9 +117,7 @@ async fn counted(cx: &Cx, mirrors: &Mirrors, quota: &Value) -> Result<(Value, bo
             numbers.push((format!("count/{plural}.{group}"), number(cx, namespace, &api).await?));
         }
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
-    Ok((plan::status(quota, &objects, &numbers, now), all_watched))
+    Ok((plan::status(quota, &objects, &numbers, trine_clock::now().as_second()), all_watched))
 }
 
 /// Replaces the counts of a quota, if it is still the one that was read.

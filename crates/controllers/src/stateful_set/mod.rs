@@ -16,7 +16,6 @@ use trine_objects::selector::label::LabelSelector;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus};
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams, PostParams};
 use trine_typed::kube::{self, Api, Client, ResourceExt};
 use trine_typed::mirror::{Key, Mirror, Subscription};
@@ -28,7 +27,7 @@ use crate::workload::claim::Claimer;
 use crate::workload::pods::{Pods, after_failure, in_ending_namespace, said};
 use crate::workload::revisions::{Made, Revisions, beyond_history, history, revision, template_of};
 use crate::workload::selecting::{selector, selects};
-use crate::workload::wake;
+use crate::workload::{doubt, wake};
 use plan::{Act, Revision, Turn, plan, status};
 
 /// Upstream's name of the controller.
@@ -105,9 +104,10 @@ impl Controller {
         let Some(selector) = selected(&set) else { return Ok(Next::Wait) };
         let found = self.revisions.of(&*set, &selector).await?;
         let Some((current, update, olds)) = self.history(&set, found).await? else { return Ok(Next::Retry) };
+        doubt::resolve(&self.client, &self.pods.mirror, &*set, &selector).await?;
         let pods = self.claim(&set, &selector).await?;
         let claims = self.claims_of(&set);
-        let now = Timestamp::now();
+        let now = trine_clock::now();
         let turn = Turn { set: &set, current: &current, update: &update, pods: &pods, claims: &claims, now };
         let plan = plan(&turn);
         let mut failure = None;
@@ -121,7 +121,7 @@ impl Controller {
         // What was made and removed just now is known already.
         let mut pods = self.pods.mirror.controlled_by(&set.uid().unwrap_or_default());
         pods.retain(|pod| selects(&selector, &pod.metadata));
-        let turn = Turn { pods: &pods, now: Timestamp::now(), ..turn };
+        let turn = Turn { pods: &pods, now: trine_clock::now(), ..turn };
         let collisions = set.status.as_ref().and_then(|s| s.collision_count).unwrap_or_default();
         self.tell(&set, status(&turn, collisions)).await?;
         if let Some(error) = failure {

@@ -28,7 +28,7 @@ pub async fn run(cx: Cx) {
         let (client, jobs) = (cx.client.clone(), jobs.clone());
         async move {
             let Some(job) = jobs.get(&key.namespace, &key.name) else { return Next::Wait };
-            match left(&job, Timestamp::now()) {
+            match left(&job, trine_clock::now()) {
                 None => Next::Wait,
                 Some(Duration::ZERO) => {
                     remove(&client, &key).await.unwrap_or_else(|error| retried("ttl-after-finished", &error))
@@ -58,7 +58,7 @@ async fn remove(client: &Client, key: &Key) -> Result<Next, ControllerError> {
     let api: Api<Job> = Api::namespaced(client.clone(), &key.namespace);
     let live = api.get_opt(&key.name).await.map_err(ControllerError::of("get Job", key.to_string()))?;
     let Some(job) = live else { return Ok(Next::Wait) };
-    match left(&job, Timestamp::now()) {
+    match left(&job, trine_clock::now()) {
         None => return Ok(Next::Wait),
         Some(left) if !left.is_zero() => return Ok(Next::After(left)),
         Some(_) => {}

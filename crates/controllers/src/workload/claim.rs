@@ -12,6 +12,7 @@ use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{self, Api, Client, Resource, ResourceExt};
 use trine_typed::mirror::{Mirror, controller_of};
 
+use super::doubt;
 use super::selecting::selects;
 use super::wake::Kind;
 use crate::frame::ControllerError;
@@ -123,7 +124,10 @@ impl<O: Kind + Resource<Scope = NamespaceResourceScope>> Claimer<'_, O> {
                 Ok(Some(Arc::new(adopted)))
             }
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(ControllerError::of("adopt", object.name_any())(error)),
+            Err(error) => {
+                doubt::note(mirror, &self.owner.uid().unwrap_or_default(), &error);
+                Err(ControllerError::of("adopt", object.name_any())(error))
+            }
         }
     }
 
@@ -140,7 +144,8 @@ impl<O: Kind + Resource<Scope = NamespaceResourceScope>> Claimer<'_, O> {
         match self.patch(object, meta).await {
             Ok(released) => mirror.learn(&released),
             // It is gone, or another one of its name is there.
-            Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => {}
+            Err(kube::Error::Api(status)) if [404, 422].contains(&status.code) => {}
+            // That may be said of a UID; but also of a lost race, after which it is still there.
             Err(error) => return Err(ControllerError::of("release", object.name_any())(error)),
         }
         Ok(())

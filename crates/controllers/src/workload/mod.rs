@@ -1,6 +1,7 @@
 //! What the controllers of workloads share.
 //!
 //! - [`claim`] taking over and letting go what selectors select
+//! - [`doubt`] what to do when nobody knows whether a write was done
 //! - [`wake`] whose reconcile a change asks for
 //! - [`pods`] making and removing Pods
 //! - [`readiness`] what a Pod is good for at a time
@@ -13,6 +14,7 @@
 
 pub mod batch;
 pub mod claim;
+pub mod doubt;
 pub mod pods;
 pub mod ranking;
 pub mod readiness;

@@ -7,10 +7,11 @@ use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use trine_typed::kube::api::{DeleteParams, PostParams, Preconditions};
 use trine_typed::kube::core::Status;
 use trine_typed::kube::{self, Api, Client, Resource, ResourceExt};
-use trine_typed::mirror::{Key, Mirror};
+use trine_typed::mirror::{Key, Mirror, controller_of};
 use trine_typed::work_queue::Next;
 
 use super::claim::reference;
+use super::doubt;
 use crate::events::Events;
 use crate::frame::{ControllerError, log};
 
@@ -60,9 +61,16 @@ impl Pods {
     /// # Errors
     /// If it is refused.
     pub async fn make(&self, pod: &Pod) -> Result<Pod, kube::Error> {
-        let made = self.api(pod.namespace()).create(&PostParams::default(), pod).await?;
+        let made = self.api(pod.namespace()).create(&PostParams::default(), pod).await;
+        let made = made.inspect_err(|error| self.doubt(pod, error))?;
         self.mirror.learn(&made);
         Ok(made)
+    }
+
+    fn doubt(&self, pod: &Pod, error: &kube::Error) {
+        if let Some(owner) = controller_of(&pod.metadata) {
+            doubt::note(&self.mirror, &owner.uid, error);
+        }
     }
 
     /// Removes a Pod, and tells nobody; one that is gone is success.
@@ -87,7 +95,10 @@ impl Pods {
                 forget();
                 Ok(())
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.doubt(pod, &error);
+                Err(error)
+            }
         }
     }
 

@@ -18,9 +18,13 @@ pub fn is_terminating(pod: &Pod) -> bool {
     !is_finished(pod) && pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Since when a Pod is ready: never if it is not, since for ever if it does not say.
+/// Since when a Pod is ready: never if it is not, since for ever if it does not say. One that has ended is not, whatever was said
+/// of it last: who says that the Pods of a lost node have failed does not say more.
 #[must_use]
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    if is_finished(pod) {
+        return None;
+    }
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|c| c.type_ == "Ready" && c.status == "True")?;
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
@@ -52,6 +56,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_pod_that_has_ended_is_not_ready_whatever_was_said_last() {
+        let conditions = json!([{"type": "Ready", "status": "True"}]);
+        for (phase, ready) in [("Running", true), ("Failed", false), ("Succeeded", false)] {
+            let pod = json!({"status": {"phase": phase, "conditions": conditions}});
+            assert_eq!(is_ready(&serde_json::from_value(pod).unwrap()), ready, "{phase}");
+        }
+    }
 
     #[test]
     fn a_pod_is_available_once_it_was_ready_for_long_enough() {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use trine_typed::k8s_openapi::api::apps::v1::ReplicaSet;
 use trine_typed::k8s_openapi::api::core::v1::{Pod, ReplicationController, ResourceQuota};
+use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use trine_typed::kube::ResourceExt;
 use trine_typed::kube::api::DeleteParams;
 
@@ -54,6 +55,13 @@ async fn pods_are_taken_over_and_let_go_by_their_labels() {
     let mut orphan = template("rs");
     orphan["metadata"]["name"] = "orphan".into();
     let orphan: Pod = cluster.create(orphan).await;
+    // The controllers share one copy of the Pods: once a budget counts it, the ReplicaSet sees it, too.
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "rs"}}}});
+    cluster.create::<PodDisruptionBudget>(budget).await;
+    until("it is seen", async || {
+        cluster.get::<PodDisruptionBudget>("b").await["status"]["expectedPods"] == 1
+    })
+    .await;
     cluster.create::<ReplicaSet>(set("rs", 1)).await;
     let owner = async |name: &str| {
         let pod = cluster.get::<Pod>(name).await;

@@ -7,7 +7,6 @@ pub mod plan;
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
@@ -133,7 +132,7 @@ impl Candidate<'_> {
     }
 
     fn lease(&self, acquired: Option<MicroTime>, transitions: i32) -> Lease {
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(trine_clock::now());
         Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.to_owned()),

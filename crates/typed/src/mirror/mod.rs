@@ -189,6 +189,27 @@ where
         self.change(|table| table.forget(key, uid));
     }
 
+    /// From now on the copy may lack what a write of this side did to what the controller of this UID controls: its answer was
+    /// lost. Until [`Mirror::trust`] nothing that is counted there can be relied on.
+    pub fn doubt(&self, controller: &str) {
+        self.write(|table| table.doubt(controller));
+    }
+
+    /// Whether that is so.
+    #[must_use]
+    pub fn is_doubted(&self, controller: &str) -> bool {
+        self.read(|table| table.is_doubted(controller))
+    }
+
+    /// The server was asked for what the controller of this UID controls, and the copy has it.
+    pub fn trust(&self, controller: &str) {
+        self.write(|table| table.trust(controller));
+    }
+
+    fn write(&self, what: impl FnOnce(&mut Table<K>)) {
+        what(&mut self.shared.table.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn read<T>(&self, what: impl FnOnce(&Table<K>) -> T) -> T {
         what(&self.shared.table.read().unwrap_or_else(PoisonError::into_inner))
     }

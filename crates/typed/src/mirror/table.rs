@@ -76,6 +76,8 @@ pub(super) struct Table<K> {
     learned: BTreeMap<u64, Key>,
     /// The UIDs of what is known to be gone, until the watch tells it.
     gone: HashSet<String>,
+    /// Controllers of which it is not known what they have: the answer to a write was lost.
+    doubted: HashSet<String>,
     /// What a list has brought so far.
     listing: Option<BTreeMap<Key, K>>,
 }
@@ -88,6 +90,7 @@ impl<K> Default for Table<K> {
             seen: 0,
             learned: BTreeMap::new(),
             gone: HashSet::new(),
+            doubted: HashSet::new(),
             listing: None,
         }
     }
@@ -183,6 +186,18 @@ impl<K: Resource<DynamicType = ()>> Table<K> {
             self.gone.insert(uid.to_owned());
         }
         changes
+    }
+
+    pub fn doubt(&mut self, controller: &str) {
+        self.doubted.insert(controller.to_owned());
+    }
+
+    pub fn is_doubted(&self, controller: &str) -> bool {
+        self.doubted.contains(controller)
+    }
+
+    pub fn trust(&mut self, controller: &str) {
+        self.doubted.remove(controller);
     }
 
     /// The watch has come to what it tells of this object. It tells in order: what was learned of an earlier version of another

@@ -1,6 +1,6 @@
 //! A new Pod has a ServiceAccount, which is there, and its token is mounted into every container unless Pod or account say no.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -8,6 +8,7 @@ use crate::access::token::claims::WARN_SECONDS;
 use crate::kinds::Objects;
 use crate::registry::{Registry, text};
 use crate::verbs::create::generated_name;
+use tokio::time::Instant;
 
 /// Where clients look for their token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -7,7 +7,6 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use http_body_util::{BodyExt, Limited};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Auditor;
@@ -36,7 +35,7 @@ pub struct Noted {
 }
 
 fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    trine_clock::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 /// The request's id: the client's, or a new one.
