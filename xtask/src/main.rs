@@ -18,6 +18,8 @@ cargo xtask vm [TEST]          the demo and the kernel-facing tests under Debian
                                in their name, `demo` the demo alone
 cargo xtask bench pod          how long a user waits for a node, a Pod, and its end
 cargo xtask bench api          how fast the store and the API server are, beside etcd
+cargo xtask bench sched [--nodes N] [--pods M] [--debug]  how fast Pods get their nodes: 1,000 hollow nodes and 30,000 Pods;
+                               benches/SCHED.md, unless it is smaller
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
@@ -30,7 +32,7 @@ fn main() -> anyhow::Result<()> {
         ["test", rest @ ..] => test::run(rest),
         ["vm"] => vm::run(None),
         ["vm", name] => vm::run(Some(name)),
-        ["bench", name] => bench::run(name),
+        ["bench", name, rest @ ..] => bench::run(name, rest),
         ["fuzz", target] => fuzz::run(target, None),
         ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),
         ["model", rest @ ..] => model::run(rest),

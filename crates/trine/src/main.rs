@@ -22,6 +22,7 @@ mod program;
 mod registries;
 mod server;
 mod settings;
+mod sim;
 mod steps;
 mod storage;
 mod up;
@@ -97,6 +98,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Proxy(_)
         | Command::Dns(_)
         | Command::Scheduler(_)
+        | Command::Sim(_)
         | Command::Controllers(_)
         | Command::CsiControllers(_)
         | Command::CsiDriver(_) => tokio::runtime::Builder::new_multi_thread(),
@@ -144,6 +146,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Snapshot(command) => cli::snapshot::run(command).await?,
         Command::Trace(args) => cli::trace::run(&args)?,
         Command::Why(args) => return cli::why::run(&args).await,
+        Command::Sim(args) => sim::run(args).await?,
         Command::Web(args) => web::serve(args).await?,
     }
     Ok(ExitCode::SUCCESS)

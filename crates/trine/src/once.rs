@@ -11,7 +11,7 @@ use trine_typed::leader::{self, LeadError};
 /// [`LeadError`]
 pub async fn once<E, Fut>(
     client: Client,
-    lease: &'static str,
+    lease: &str,
     leader: Option<String>,
     stop: CancellationToken,
     work: impl FnOnce(CancellationToken) -> Fut,

@@ -17,9 +17,14 @@ use crate::once::once;
 pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
     let client = from_kubeconfig(&args.kubeconfig).await?;
     let (api, leader) = (client.clone(), leader(args.leader_elect));
-    let work = |stop| trine_scheduler::run(api, trine_scheduler::Config::default(), stop);
-    until_signalled(|stop| async move { Ok(once(client, "trine-scheduler", leader, stop, work).await?) })
-        .await
+    // Schedulers of different names do not stand for one lead.
+    let lease = match args.scheduler_name.as_str() {
+        "default-scheduler" => "trine-scheduler".to_owned(),
+        other => format!("trine-scheduler-{other}"),
+    };
+    let config = trine_scheduler::Config { name: args.scheduler_name };
+    let work = |stop| trine_scheduler::run(api, config, stop);
+    until_signalled(|stop| async move { Ok(once(client, &lease, leader, stop, work).await?) }).await
 }
 
 /// `trine controllers`, until SIGINT or SIGTERM. All of them are the kubeconfig's user.

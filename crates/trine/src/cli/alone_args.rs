@@ -96,7 +96,11 @@ pub struct SchedulerArgs {
     /// The cluster whose Pods are placed
     #[arg(long)]
     pub kubeconfig: PathBuf,
-    /// Work only while holding the Lease kube-system/trine-scheduler, so that several may run
+    /// Place only Pods with this schedulerName: another scheduler's stay its own
+    #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
+    pub scheduler_name: String,
+    /// Work only while holding the Lease kube-system/trine-scheduler (for another schedulerName, -NAME behind it), so that
+    /// several may run
     #[arg(long)]
     pub leader_elect: bool,
 }

@@ -84,6 +84,8 @@ pub enum Command {
     Trace(TraceArgs),
     /// Which plane holds a Pod up, with the proof and the next command
     Why(WhyArgs),
+    /// Hollow nodes for tests of scale: they register, stay alive and play the life of their Pods; nothing runs
+    Sim(SimArgs),
     /// The demo's web server
     #[command(hide = true)]
     Web(WebArgs),
@@ -378,6 +380,35 @@ pub struct WhyArgs {
     /// text or json
     #[arg(short, long, default_value = "text")]
     pub output: String,
+    /// Which cluster
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Words of `sim`.
+#[derive(Debug, Clone, Args)]
+pub struct SimArgs {
+    /// How many nodes
+    #[arg(long, value_name = "N")]
+    pub nodes: u32,
+    /// Create so many plain Pods in the namespace, too
+    #[arg(long, value_name = "M", default_value_t = 0)]
+    pub pods: u32,
+    /// What the nodes' names begin with
+    #[arg(long, default_value = "hollow")]
+    pub prefix: String,
+    /// Zones that they are spread over
+    #[arg(long, default_value_t = 3)]
+    pub zones: u32,
+    /// Processors of each
+    #[arg(long, default_value_t = 4)]
+    pub cpus: u32,
+    /// Memory of each, GiB
+    #[arg(long, default_value_t = 32)]
+    pub memory: u32,
+    /// Pods that each takes
+    #[arg(long, default_value_t = 110)]
+    pub pods_per_node: u32,
     /// Which cluster
     #[command(flatten)]
     pub target: Target,
