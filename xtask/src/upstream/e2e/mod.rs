@@ -67,12 +67,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     std::fs::create_dir_all(&bench.out)?;
     let program = trine::program(&root, options.program.as_deref())?;
     let wanted = specs::wanted(&bench, focus(options.suite)?)?;
-    anyhow::ensure!(!wanted.is_empty(), "no spec is chosen");
+    let groups = plan::groups(&wanted, options.sig.as_deref());
+    anyhow::ensure!(!groups.is_empty(), "no spec is chosen");
     let images = images::prepare(&root, &program)?;
     let config = images.config_dir.display().to_string();
     let mut progress = Progress::open(&bench.out.join("done.json"), options.resume)?;
     let mut result = Ok(());
-    for (group, names) in plan::groups(&wanted, options.sig.as_deref()) {
+    for (group, names) in groups {
         let done = one_group(&root, &bench, (&program, &config), &group, &names, &mut progress);
         if let Err(error) = &done {
             println!("{error:#}");

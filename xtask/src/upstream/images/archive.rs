@@ -18,8 +18,8 @@ pub struct Archive {
     pub reference: &'static str,
     /// The OCI archive.
     pub path: PathBuf,
-    /// What it is made of, in a few letters: another one is another image.
-    pub made_of: String,
+    /// The digest of its manifest.
+    pub digest: String,
 }
 
 /// The images of a recipe. Those that are there, made of the same, are left.
@@ -34,7 +34,9 @@ pub fn made(place: &Place, program: &Path, recipe: &'static Recipe) -> anyhow::R
         let config = config(recipe, reference)?;
         let made_of = made_of(place, recipe, &config)?;
         let stamp = path.with_extension("made-of");
-        if !path.is_file() || !std::fs::read_to_string(&stamp).is_ok_and(|found| found == made_of) {
+        let noted = std::fs::read_to_string(&stamp).unwrap_or_default();
+        let mut digest = noted.strip_prefix(&format!("{made_of} ")).map(str::to_owned);
+        if digest.is_none() || !path.is_file() {
             println!("== making {reference}");
             let root = tree::root(place, recipe)?;
             let settings = root.with_extension("json");
@@ -44,11 +46,22 @@ pub fn made(place: &Place, program: &Path, recipe: &'static Recipe) -> anyhow::R
             build.arg("--config").arg(&settings).arg("--output").arg(&path);
             build.stdout(std::process::Stdio::null());
             run_command(&mut build)?;
-            std::fs::write(&stamp, &made_of)?;
+            let made = digest_of(&path)?;
+            std::fs::write(&stamp, format!("{made_of} {made}"))?;
+            digest = Some(made);
         }
-        archives.push(Archive { reference, path, made_of });
+        archives.push(Archive { reference, path, digest: digest.unwrap_or_default() });
     }
     Ok(archives)
+}
+
+/// The digest of the only manifest that an archive's index names.
+fn digest_of(archive: &Path) -> anyhow::Result<String> {
+    let output = Command::new("tar").arg("-xOf").arg(archive).arg("index.json").output()?;
+    let index: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{} has no index", archive.display()))?;
+    let digest = index["manifests"][0]["digest"].as_str();
+    Ok(digest.with_context(|| format!("the index of {} names no manifest", archive.display()))?.to_owned())
 }
 
 /// The recipe's settings, with a label that makes the images of several names differ.

@@ -34,7 +34,6 @@ pub struct Registry {
     pub address: String,
     /// What `--registry-config` takes.
     pub config_dir: PathBuf,
-    storage: PathBuf,
 }
 
 impl Registry {
@@ -70,7 +69,7 @@ impl Registry {
             .stderr(Stdio::null())
             .spawn()
             .context("the images are served by docker-registry, Debian's package of that name")?;
-        let registry = Self { child, address, config_dir, storage };
+        let registry = Self { child, address, config_dir };
         let since = Instant::now();
         while TcpStream::connect(&registry.address).is_err() {
             anyhow::ensure!(since.elapsed() < START_DEADLINE, "docker-registry does not answer");
@@ -84,10 +83,7 @@ impl Registry {
     /// # Errors
     /// If skopeo cannot push it.
     pub fn hold(&self, archive: &Archive) -> anyhow::Result<()> {
-        let name: String = archive.reference.replace(['/', ':'], "_");
-        let stamp = self.storage.join("held").join(name);
-        let noted = fs::read_to_string(&stamp).is_ok_and(|found| found == archive.made_of);
-        if noted && self.answers_for(archive.reference) {
+        if self.digest_of(archive.reference).is_some_and(|held| held == archive.digest) {
             return Ok(());
         }
         let output = Command::new("skopeo")
@@ -98,13 +94,12 @@ impl Registry {
             .context("images are pushed by skopeo, Debian's package of that name")?;
         let said = String::from_utf8_lossy(&output.stderr);
         anyhow::ensure!(output.status.success(), "{} cannot be pushed: {}", archive.reference, said.trim());
-        fs::create_dir_all(self.storage.join("held"))?;
-        Ok(fs::write(stamp, &archive.made_of)?)
+        Ok(())
     }
 
-    /// Whether it has an image: its storage may be older or younger than what is noted of it.
-    fn answers_for(&self, reference: &str) -> bool {
-        let Some((name, tag)) = reference.rsplit_once(':') else { return false };
+    /// The digest of the image that it has by that name, if it has one.
+    fn digest_of(&self, reference: &str) -> Option<String> {
+        let (name, tag) = reference.rsplit_once(':')?;
         let asked = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(&self.address)?;
             stream.set_read_timeout(Some(START_DEADLINE))?;
@@ -117,7 +112,7 @@ impl Registry {
             stream.read_to_string(&mut answer)?;
             Ok(answer)
         };
-        asked().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+        told_digest(&asked().ok()?)
     }
 
     /// Until it ends: Ctrl-C ends both.
@@ -128,6 +123,16 @@ impl Registry {
         let status = self.child.wait()?;
         anyhow::bail!("docker-registry has ended with {status}")
     }
+}
+
+/// The digest in the head of a registry's answer, if it is one of success.
+fn told_digest(answer: &str) -> Option<String> {
+    if answer.split(' ').nth(1) != Some("200") {
+        return None;
+    }
+    let headers = answer.lines().filter_map(|line| line.split_once(':'));
+    let mut digests = headers.filter(|(name, _)| name.eq_ignore_ascii_case("docker-content-digest"));
+    digests.next().map(|(_, digest)| digest.trim().to_owned())
 }
 
 /// The address that this machine has for others: nodes in namespaces of their own do not reach its loopback. No packet is sent to
@@ -146,5 +151,19 @@ impl Drop for Registry {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.config_dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_known_by_its_digest_and_absent_where_the_answer_is_no() {
+        let found = "HTTP/1.0 200 OK\r\nContent-Length: 498\r\nDocker-Content-Digest: sha256:32ff\r\n\r\n";
+        assert_eq!(told_digest(found).as_deref(), Some("sha256:32ff"));
+        let missing = "HTTP/1.0 404 Not Found\r\nDocker-Content-Digest: sha256:32ff\r\n\r\n";
+        assert_eq!(told_digest(missing), None);
+        assert_eq!(told_digest("HTTP/1.0 200 OK\r\n\r\n"), None);
     }
 }
