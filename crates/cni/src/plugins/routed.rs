@@ -6,6 +6,8 @@
 //!      169.254.1.1 is at <host link>, permanent        ip_forward 1
 //! ```
 //!
+//! Where policies are enforced the link passes nothing until the Pod's are in force (`nft::held`).
+//!
 //! Keys: `ipam`, `mtu`, `instance` (part of the link's name), `hostInterfacePrefix` (instead of `tr<instance>`).
 
 use std::net::IpAddr;
@@ -17,6 +19,7 @@ use trine_kernel::netlink::{
     Cidr, Link, LinkChange, Mac, Request as Change, Route, RouteEntry, Scope, Veth, VethPeer,
 };
 use trine_kernel::netns::Netns;
+use trine_kernel::nft::held::{self, Held};
 
 use super::Plugin;
 use super::delegate::Ipam;
@@ -52,6 +55,7 @@ struct Pod<'a> {
     request: &'a Request,
     id: AttachmentId,
     mtu: Option<u32>,
+    instance: String,
     host_name: String,
     ipam: Ipam<'a>,
 }
@@ -69,7 +73,7 @@ impl<'a> Pod<'a> {
         let prefix = config.prefix();
         let id = request.attachment();
         let host_name = links::host_name(&prefix, &request.network, &id)?;
-        Ok(Self { request, id, mtu: config.mtu, host_name, ipam: ipam(request)? })
+        Ok(Self { request, id, mtu: config.mtu, instance: config.instance, host_name, ipam: ipam(request)? })
     }
 
     fn add(&self) -> Result<CniResult, CniError> {
@@ -103,6 +107,7 @@ impl<'a> Pod<'a> {
         let device = link.peer.ok_or_else(|| CniError::new(Code::Internal, "the veth has no other end"))?;
         let addrs: Vec<Cidr> = given.ips.iter().map(|ip| Cidr::host(ip.address.addr)).collect();
         let routes = pod_routes(&given, &addrs);
+        self.hold(&addrs)?;
         let mut inside = vec![LinkChange { up: Some(true), ..LinkChange::default() }.request(device)];
         inside.extend(addrs.iter().map(|addr| Change::add_address(device, *addr)));
         inside.extend(
@@ -115,6 +120,21 @@ impl<'a> Pod<'a> {
         outside.push(links::mark(link.index, &self.request.network, &self.id));
         host.run(&outside)?;
         Ok(self.result(given, &addrs, routes, mac, link.mtu))
+    }
+
+    /// Has the Pod's link pass nothing until its policies are in force. What is no Pod of a cluster has none.
+    fn hold(&self, addrs: &[Cidr]) -> Result<(), CniError> {
+        let Some(pod_uid) = self.request.arg("K8S_POD_UID").filter(|uid| !uid.is_empty()) else {
+            return Ok(());
+        };
+        let addresses = addrs.iter().map(|addr| addr.addr).collect();
+        let link = Held { link: self.host_name.clone(), pod_uid, addresses };
+        let failed =
+            |e| CniError::new(Code::Internal, "the Pod cannot be held until it is isolated").because(e);
+        if held::hold(&self.instance, &link).map_err(failed)? {
+            held::ring(&self.instance);
+        }
+        Ok(())
     }
 
     fn result(

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::attr::{Writer, find, number, string};
+use super::object::comment_data;
 
 /// One of the sixteen registers of four bytes; a longer value takes the following ones too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,8 @@ pub enum CmpOp {
 pub enum CtKey {
     /// Bits: 1 invalid, 2 established, 4 related, 8 new, 64 untracked.
     State = 0,
+    /// Which way the packet goes, one byte: as [`CtDirection`] has it.
+    Direction = 1,
     /// Bits: 0x10 source translated, 0x20 destination translated.
     Status = 2,
     /// The connection's mark.
@@ -322,6 +325,18 @@ impl Expr {
         Self::Payload { base: PayloadBase::Network, offset: 16, len: 4, to }
     }
 
+    /// The packet's IPv6 source.
+    #[must_use]
+    pub fn source6(to: Reg) -> Self {
+        Self::Payload { base: PayloadBase::Network, offset: 8, len: 16, to }
+    }
+
+    /// The packet's IPv6 destination.
+    #[must_use]
+    pub fn destination6(to: Reg) -> Self {
+        Self::Payload { base: PayloadBase::Network, offset: 24, len: 16, to }
+    }
+
     /// The destination port of TCP, UDP or SCTP.
     #[must_use]
     pub fn destination_port(to: Reg) -> Self {
@@ -356,11 +371,7 @@ impl Rule {
         out.text(2, chain);
         out.nest(4, |out| self.exprs.iter().for_each(|expr| expr.write(out)));
         if let Some(comment) = &self.comment {
-            let text = &comment.as_bytes()[..comment.len().min(126)];
-            let mut data = vec![0, u8::try_from(text.len() + 1).unwrap_or(u8::MAX)];
-            data.extend_from_slice(text);
-            data.push(0);
-            out.raw(7, &data);
+            out.raw(7, &comment_data(comment));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::error::NftError;
 use super::expr::{DATA_VERDICT, Verdict};
 use super::object::{
     CHAIN_HOOK, CHAIN_NAME, CHAIN_TABLE, CHAIN_TYPE, DATA_VALUE, Data, ELEM_DATA, ELEM_FLAGS, ELEM_KEY,
-    Element, Family, SET_DATA_TYPE, SET_KEY_TYPE, SET_NAME, SET_TABLE,
+    ELEM_USERDATA, Element, Family, SET_DATA_TYPE, SET_KEY_TYPE, SET_NAME, SET_TABLE,
 };
 use super::socket::Nft;
 
@@ -102,5 +102,18 @@ fn read_element(bytes: &[u8]) -> Option<Element> {
         value.or_else(|| Some(Data::Verdict(Verdict::read(find(data, DATA_VERDICT)?)?)))
     });
     let flags = find(bytes, ELEM_FLAGS).and_then(number).unwrap_or(0);
-    Some(Element { key, data, timeout: None, closes_range: flags & 1 != 0 })
+    let comment = find(bytes, ELEM_USERDATA).and_then(read_comment);
+    Some(Element { key, data, timeout: None, closes_range: flags & 1 != 0, comment })
+}
+
+/// The comment among (type, length, value) each.
+fn read_comment(mut data: &[u8]) -> Option<String> {
+    while let [kind, length, rest @ ..] = data {
+        let value = rest.get(..usize::from(*length))?;
+        if *kind == 0 {
+            return Some(string(value));
+        }
+        data = &rest[value.len()..];
+    }
+    None
 }

@@ -7,6 +7,8 @@ use super::expr::{CmpOp, CtKey, Expr, FibResult, Reg};
 pub const MASQUERADE: u32 = 1 << 31;
 /// `ct state new`
 pub const STATE_NEW: u32 = 8;
+/// `ct state related`
+pub const STATE_RELATED: u32 = 4;
 /// `ct status dnat`
 pub const STATUS_DNAT: u32 = 0x20;
 /// `RTN_LOCAL`

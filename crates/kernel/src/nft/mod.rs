@@ -3,6 +3,7 @@
 //! - [`Batch`] a list of operations, applied whole or not at all by [`Nft::commit`]
 //! - [`Chain`], [`Set`], [`Element`], [`Rule`], [`Expr`] what the operations carry
 //! - [`matches`] what rules of several tables say alike
+//! - [`held`] links that pass nothing before somebody lets them go
 //! - [`Nft`] the socket, bound to the network namespace of the thread that opened it
 //! - [`Flow`] a connection that the kernel tracks: listed and forgotten by [`Nft`], too
 //! - [`NftError`] which operation was refused, and why
@@ -15,6 +16,7 @@ mod conntrack;
 mod encode;
 mod error;
 mod expr;
+pub mod held;
 mod list;
 pub mod matches;
 mod object;

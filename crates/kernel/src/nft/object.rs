@@ -339,13 +339,15 @@ pub struct Element {
     pub timeout: Option<Duration>,
     /// True for the element that closes a range (its key is the first one outside).
     pub closes_range: bool,
+    /// Shown by listings, and read back; at most 126 bytes.
+    pub comment: Option<String>,
 }
 
 impl Element {
     /// A key alone.
     #[must_use]
     pub fn key(key: Vec<u8>) -> Self {
-        Self { key, data: None, timeout: None, closes_range: false }
+        Self { key, data: None, timeout: None, closes_range: false, comment: None }
     }
 
     /// A key that leads to a value.
@@ -372,6 +374,13 @@ impl Element {
         elements
     }
 
+    /// The elements for a range of keys in an interval set: its first, and the first behind it unless it reaches the last of all.
+    #[must_use]
+    pub fn range(first: Vec<u8>, behind: Option<Vec<u8>>) -> Vec<Self> {
+        let end = behind.map(|key| Self { closes_range: true, ..Self::key(key) });
+        std::iter::once(Self::key(first)).chain(end).collect()
+    }
+
     pub(super) fn write(&self, out: &mut Writer) {
         out.nest(LIST_ELEM, |out| {
             out.nest(ELEM_KEY, |out| out.raw(DATA_VALUE, &self.key));
@@ -384,8 +393,20 @@ impl Element {
             if let Some(timeout) = self.timeout {
                 out.u64(ELEM_TIMEOUT, millis(timeout));
             }
+            if let Some(comment) = &self.comment {
+                out.raw(ELEM_USERDATA, &comment_data(comment));
+            }
         });
     }
+}
+
+/// A comment as listings find it among what is not the kernel's: type, length, text with its end.
+pub(super) fn comment_data(comment: &str) -> Vec<u8> {
+    let text = &comment.as_bytes()[..comment.len().min(126)];
+    let mut data = vec![0, u8::try_from(text.len() + 1).unwrap_or(u8::MAX)];
+    data.extend_from_slice(text);
+    data.push(0);
+    data
 }
 
 fn network_bytes(address: u64) -> Vec<u8> {
@@ -396,3 +417,4 @@ pub(super) const ELEM_KEY: u16 = 1;
 pub(super) const ELEM_DATA: u16 = 2;
 pub(super) const ELEM_FLAGS: u16 = 3;
 const ELEM_TIMEOUT: u16 = 4;
+pub(super) const ELEM_USERDATA: u16 = 6;

@@ -254,3 +254,58 @@ fn a_prefix_up_to_the_last_address_has_no_end() {
     assert_eq!(Element::interval([10, 1, 2, 3].into(), 16)[0].key, [10, 1, 0, 0]);
     assert_eq!(Element::interval([10, 1, 2, 3].into(), 16)[1].key, [10, 2, 0, 0]);
 }
+
+#[test]
+fn a_link_is_held_only_where_an_engine_lets_it_go_and_is_told_with_its_pod() {
+    if !testing::root("a_link_is_held_only_where_an_engine_lets_it_go_and_is_told_with_its_pod") {
+        return;
+    }
+    in_own_namespace(|| {
+        let link = held::Held {
+            link: "tr0a0b0cabcdefg".to_owned(),
+            pod_uid: "7f6d0a52-8f3c-4a4e-9d53-0d6b8f1d7a11".to_owned(),
+            addresses: vec![
+                "10.244.0.5".parse().unwrap(),
+                "fd00:1111:2222:3333:4444:5555:6666:7777".parse().unwrap(),
+            ],
+        };
+        assert!(!held::hold("0a0b0c", &link).unwrap(), "nobody would let it go");
+        let mut nft = Nft::open().unwrap();
+        assert_eq!(nft.held("0a0b0c").unwrap(), []);
+        let bell = held::listen("0a0b0c").unwrap();
+        for _ in 0..2 {
+            nft.prepare_held("0a0b0c").unwrap();
+            assert!(held::hold("0a0b0c", &link).unwrap());
+        }
+        held::ring("0a0b0c");
+        assert_eq!(bell.recv(&mut [0; 8]).unwrap(), 1);
+        nft.prepare_held("0a0b0c").unwrap();
+        assert_eq!(nft.held("0a0b0c").unwrap(), std::slice::from_ref(&link));
+        for _ in 0..2 {
+            nft.let_go("0a0b0c", &link.link).unwrap();
+        }
+        assert_eq!(nft.held("0a0b0c").unwrap(), []);
+    });
+}
+
+#[test]
+fn ranges_of_both_families_are_taken_up_to_the_last_address() {
+    if !testing::root("ranges_of_both_families_are_taken_up_to_the_last_address") {
+        return;
+    }
+    in_own_namespace(|| {
+        let flags = SetFlags { interval: true, ..SetFlags::default() };
+        for (family, field, bytes) in [(Family::Ip, Field::Ipv4, 4), (Family::Ip6, Field::Ipv6, 16)] {
+            let mut batch = Batch::new(family);
+            batch.add_table(TABLE);
+            batch.add_set(TABLE, &Set { flags, ..Set::new("ranges", &[field]) });
+            let mut elements = Element::range(vec![1; bytes], Some(vec![2; bytes]));
+            elements.extend(Element::range(vec![200; bytes], None));
+            batch.add_elements(TABLE, "ranges", &elements);
+            let mut nft = Nft::open().unwrap();
+            nft.commit(batch).unwrap();
+            let ends = nft.elements(family, TABLE, "ranges").unwrap();
+            assert_eq!(ends.iter().filter(|e| e.closes_range).count(), 1, "{ends:?}");
+        }
+    });
+}
