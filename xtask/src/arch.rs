@@ -13,7 +13,7 @@ const LONG: usize = 500;
 /// Hard limit: longer ones are an error.
 const TOO_LONG: usize = 800;
 /// The rooms from top to bottom; a crate may use those below it.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "trine",
     "trine-why",
     "trine-apiserver",
@@ -26,6 +26,7 @@ const ORDER: [&str; 21] = [
     "trine-cni",
     "trine-overlay",
     "trine-proxy",
+    "trine-policy",
     "trine-dns",
     "trine-csi-driver",
     "trine-contracts",
@@ -37,7 +38,7 @@ const ORDER: [&str; 21] = [
     "trine-clock",
 ];
 /// The parts: `trine` alone wires them, they never use one another.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "trine-apiserver",
     "trine-scheduler",
     "trine-controllers",
@@ -46,6 +47,7 @@ const PARTS: [&str; 10] = [
     "trine-cri",
     "trine-overlay",
     "trine-proxy",
+    "trine-policy",
     "trine-dns",
     "trine-csi-driver",
 ];

@@ -64,6 +64,9 @@ pub async fn tear_down(layout: &Layout, purge: bool) -> Vec<String> {
         if let Err(error) = trine_proxy::cleanup(&identity.instance, None) {
             failed("proxy", &error);
         }
+        if let Err(error) = trine_policy::cleanup(&identity.instance, None) {
+            failed("policy", &error);
+        }
         if let Err(error) = trine_overlay::cleanup(&identity.instance) {
             failed("overlay", &error);
         }

@@ -73,6 +73,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::CsiDriver(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::Kubelet(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::Proxy(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
+        Command::Policy(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         Command::Server(args) => log(Some(&Layout::new(&args.data_dir.data_dir)?))?,
         // Before there is any thread, too: a process moves as a whole.
         Command::Agent(AgentArgs { place, .. }) | Command::Down(DownArgs { place, .. }) => {
@@ -96,6 +97,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Cri(_)
         | Command::Kubelet(_)
         | Command::Proxy(_)
+        | Command::Policy(_)
         | Command::Dns(_)
         | Command::Scheduler(_)
         | Command::Sim(_)
@@ -119,6 +121,7 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::CsiDriver(args) => alone::node::csi_driver(&args).await?,
         Command::Kubelet(args) => alone::node::kubelet(&args).await?,
         Command::Proxy(args) => alone::node::proxy(&args).await?,
+        Command::Policy(args) => alone::node::policy(&args).await?,
         Command::Dns(args) => alone::cluster::dns(args).await?,
         Command::Scheduler(args) => alone::cluster::scheduler(args).await?,
         Command::Controllers(args) => alone::cluster::controllers(args).await?,

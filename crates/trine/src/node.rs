@@ -1,4 +1,4 @@
-//! The planes of a node: runtime, storage, kubelet, routes to the other nodes, proxy, names. In `up` beside the control plane,
+//! The planes of a node: runtime, storage, kubelet, routes to the other nodes, proxy, policies, names. In `up` beside the control plane,
 //! in `agent` alone.
 
 use std::net::IpAddr;
@@ -44,6 +44,8 @@ pub struct Ways {
     pub kubelet: Client,
     /// For Services, endpoints and nodes.
     pub network: Client,
+    /// For policies, and the Pods that they judge.
+    pub policies: Client,
     /// For names.
     pub names: Client,
     /// For claims and volumes.
@@ -62,6 +64,9 @@ pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plan
     let (ranges, range) = watch::channel(range);
     tokio::spawn(follow_range(node.layout.clone(), node.identity.clone(), range.clone()));
     let mut started = Vec::new();
+    // Before any Pod can be made: one that is made without it is held by nobody.
+    let (config, client) = (policy_config(&node), ways.policies);
+    started.push(planes.run("policy", move |stop| trine_policy::run(client.clone(), config.clone(), stop)));
     let config = cri_config(&node.layout, &node.identity, &node.registries);
     started.push(planes.run("cri", move |stop| trine_cri::serve(config.clone(), stop)));
     let config = csi_driver_config(&node.layout, &node.identity);
@@ -180,6 +185,14 @@ fn proxy_config(node: &Node) -> trine_proxy::Config {
         service_cidr: node.settings.service_cidr,
         node_ips: vec![node.ip],
         neighbours: node.settings.nodes_cidr,
+        netns: None,
+    }
+}
+
+fn policy_config(node: &Node) -> trine_policy::Config {
+    trine_policy::Config {
+        node_name: node.identity.node.clone(),
+        instance: node.identity.instance.clone(),
         netns: None,
     }
 }

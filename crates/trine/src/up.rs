@@ -81,6 +81,7 @@ impl Cluster {
         let ways = Ways {
             kubelet: control.client_as(&user, &["system:nodes"]),
             network: control.client_as("system:kube-proxy", &[]),
+            policies: control.client_of("network-policy"),
             names: control.client_of("kube-dns"),
             volumes: control.client_of("csi-controllers"),
         };

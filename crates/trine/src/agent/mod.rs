@@ -127,8 +127,13 @@ async fn start(
         ca_pem: joined.ca_pem,
         registries: args.registries.clone(),
     };
-    let ways =
-        Ways { kubelet: of_node, network: of_planes.clone(), names: of_planes.clone(), volumes: of_planes };
+    let ways = Ways {
+        kubelet: of_node,
+        network: of_planes.clone(),
+        policies: of_planes.clone(),
+        names: of_planes.clone(),
+        volumes: of_planes,
+    };
     let started = node::start(&planes, node, ways)?;
     daemon::record(layout, true)?;
     Ok(started)

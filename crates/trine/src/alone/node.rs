@@ -1,4 +1,4 @@
-//! `trine cri`, `csi-driver`, `kubelet`, `proxy`: what each node has.
+//! `trine cri`, `csi-driver`, `kubelet`, `proxy`, `policy`: what each node has.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use trine_typed::kube::{Api, Client};
 use trine_typed::mirror::Mirror;
 
 use super::{authority, path_of, path_or, read, until_signalled};
-use crate::cli::alone_args::{CriArgs, CsiDriverArgs, KubeletArgs, ProxyArgs};
+use crate::cli::alone_args::{CriArgs, CsiDriverArgs, KubeletArgs, PolicyArgs, ProxyArgs};
 use crate::identity::{self, Identity};
 use crate::layout::Layout;
 use crate::node::Pair;
@@ -144,6 +144,19 @@ pub async fn proxy(args: &ProxyArgs) -> anyhow::Result<()> {
         Ok(node::proxy(client, config, range, stop).await?)
     })
     .await
+}
+
+/// `trine policy`, until SIGINT or SIGTERM. What it has set up goes on until `trine down`.
+///
+/// # Errors
+/// If the data dir is in use, or the kubeconfig cannot be used.
+pub async fn policy(args: &PolicyArgs) -> anyhow::Result<()> {
+    let layout = Layout::new(&args.data_dir.data_dir)?;
+    let _lock = daemon::claim_plane(&layout, "policy")?;
+    let identity = Identity::of_node(&layout, args.node_name.clone())?;
+    let client = from_kubeconfig(&args.kubeconfig).await?;
+    let config = trine_policy::Config { node_name: identity.node, instance: identity.instance, netns: None };
+    until_signalled(|stop| async move { Ok(trine_policy::run(client, config, stop).await?) }).await
 }
 
 /// Tells the Pod range that a node is given. A node without one, in a cluster whose network cuts none, has the whole.

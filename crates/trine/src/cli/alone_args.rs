@@ -189,6 +189,20 @@ pub struct ProxyArgs {
     pub data_dir: DataDir,
 }
 
+/// Words of `policy`.
+#[derive(Debug, Clone, Args)]
+pub struct PolicyArgs {
+    /// The cluster whose NetworkPolicies are enforced
+    #[arg(long)]
+    pub kubeconfig: PathBuf,
+    /// The node's name [default: this machine's]
+    #[arg(long, value_name = "NAME")]
+    pub node_name: Option<String>,
+    /// Where its files are
+    #[command(flatten)]
+    pub data_dir: DataDir,
+}
+
 /// Words of `cni`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum CniCommand {

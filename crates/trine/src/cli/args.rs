@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::alone_args::{
-    CniCommand, ControllersArgs, CriArgs, CsiControllersArgs, CsiDriverArgs, DnsArgs, KubeletArgs, ProxyArgs,
-    SchedulerArgs,
+    CniCommand, ControllersArgs, CriArgs, CsiControllersArgs, CsiDriverArgs, DnsArgs, KubeletArgs,
+    PolicyArgs, ProxyArgs, SchedulerArgs,
 };
 use super::node_args::{AgentArgs, Place, ServerArgs, TokenCommand};
 use crate::layout::DEFAULT_DATA_DIR;
@@ -45,6 +45,8 @@ pub enum Command {
     Kubelet(KubeletArgs),
     /// The Service proxy alone, for somebody else's cluster
     Proxy(ProxyArgs),
+    /// The enforcer of NetworkPolicies alone, for somebody else's cluster
+    Policy(PolicyArgs),
     /// The name server alone, for somebody else's cluster
     Dns(DnsArgs),
     /// The scheduler alone, for somebody else's API server

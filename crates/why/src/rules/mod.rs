@@ -19,6 +19,7 @@ pub fn judge(evidence: &Evidence) -> Verdict {
         terminating::judge,
         scheduling::judge,
         app::finished,
+        network::held,
         image::judge,
         container::judge,
         network::judge,

@@ -1,4 +1,4 @@
-//! A sandbox that is not made: the runtime's fault, or the network's.
+//! A sandbox that is not made: the runtime's fault, or the network's. A Pod that passes nothing, because its policies are not in force.
 
 use crate::evidence::{Evidence, event_line};
 use crate::verdict::{Plane, Verdict};
@@ -14,6 +14,9 @@ const NETWORK_WORDS: [&str; 8] = [
     "ip addresses",
     "conflist",
 ];
+
+/// Whoever enforces policies says so when it lasts.
+const HELD: &str = "NetworkPolicyNotInForce";
 
 pub fn judge(evidence: &Evidence) -> Option<Verdict> {
     if evidence.containers().any(|c| c.container_id.is_some()) {
@@ -47,6 +50,21 @@ pub fn judge(evidence: &Evidence) -> Option<Verdict> {
             "kubectl get pods -A -o wide --field-selector spec.nodeName={}",
             evidence.node_name().unwrap_or_default()
         ),
+    })
+}
+
+/// A Pod that is held until its policies are in force, and nobody has said since that they are.
+pub fn held(evidence: &Evidence) -> Option<Verdict> {
+    let event = evidence.latest(&[HELD, "NetworkPolicyInForce"])?;
+    if event.reason.as_deref() != Some(HELD) {
+        return None;
+    }
+    Some(Verdict {
+        plane: Plane::Cni,
+        step: "NetworkPolicy".to_owned(),
+        cause: event.message.clone().unwrap_or_default(),
+        proof: vec![event_line(event)],
+        next: format!("trine status   # on {}: the plane policy", evidence.node_name().unwrap_or_default()),
     })
 }
 

@@ -87,6 +87,23 @@ fn each_fault_is_found_in_its_plane_at_its_step() {
             "broken conflist",
         ),
         (
+            "held",
+            evidence(
+                pending(),
+                &[("NetworkPolicyNotInForce", "passes nothing: its policies are not in force")],
+            ),
+            Plane::Cni,
+            "NetworkPolicy",
+            "not in force",
+        ),
+        (
+            "not held any more",
+            evidence(pending(), &[("NetworkPolicyNotInForce", "held"), ("NetworkPolicyInForce", "in force")]),
+            Plane::Healthy,
+            "in progress",
+            "nothing has failed",
+        ),
+        (
             "no sandbox",
             evidence(pending(), &[("FailedCreatePodSandBox", "Failed to create pod sandbox: no space left")]),
             Plane::Cri,

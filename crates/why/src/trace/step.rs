@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Step {
     /// The contract's call, or what was done: `RunPodSandbox`, `NodeStageVolume`, `ADD`.
     pub name: String,
-    /// `api`, `scheduler`, `controllers`, `kubelet`, `image`, `cri`, `cni`, `csi`, `proxy`.
+    /// `api`, `scheduler`, `controllers`, `kubelet`, `image`, `cri`, `cni`, `csi`, `proxy`, `policy`.
     pub plane: String,
     /// Start, microseconds since 1970.
     pub start_us: u64,
