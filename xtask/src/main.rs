@@ -4,6 +4,7 @@ mod arch;
 mod bench;
 mod descriptors;
 mod fuzz;
+mod manifests;
 mod model;
 mod packages;
 mod skips;
@@ -22,6 +23,7 @@ cargo xtask bench sched [--nodes N] [--pods M] [--debug]  how fast Pods get thei
                                benches/SCHED.md, unless it is smaller
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
+cargo xtask manifests          a database, an agent, a server under load, and upstream's metrics-server, minutes in all
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
 cargo xtask descriptors FILE   the tables of crates/objects from the published definitions";
 
@@ -36,6 +38,7 @@ fn main() -> anyhow::Result<()> {
         ["fuzz", target] => fuzz::run(target, None),
         ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),
         ["model", rest @ ..] => model::run(rest),
+        ["manifests"] => manifests::run(),
         ["arch"] => arch::check(&test::workspace_root()?),
         ["descriptors", definitions] => descriptors::run(definitions),
         ["upstream", rest @ ..] => upstream::run(rest),

@@ -62,6 +62,45 @@ pub fn mounted() -> Result<Vec<Mounted>, MountError> {
     Ok(bytes.split(|b| *b == b'\n').filter_map(parse_line).collect())
 }
 
+/// The mount that a path lies on, and whether what is mounted below it comes to others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Propagation {
+    /// Where it is mounted.
+    pub target: PathBuf,
+    /// It comes to them and from them.
+    pub shared: bool,
+    /// It comes from them.
+    pub slave: bool,
+}
+
+/// How mounts below an existing path propagate.
+///
+/// # Errors
+/// [`MountError`] if the path or the table cannot be read.
+pub fn propagation(path: &Path) -> Result<Propagation, MountError> {
+    let failed = |call: &str, path: &Path| {
+        let (call, path) = (call.to_owned(), path.to_owned());
+        move |source| MountError { call, path, source }
+    };
+    let path = path.canonicalize().map_err(failed("look at", path))?;
+    let table = Path::new("/proc/self/mountinfo");
+    let bytes = std::fs::read(table).map_err(failed("read", table))?;
+    let missing = || failed("find the mount of", &path)(io::ErrorKind::NotFound.into());
+    holder(&bytes, &path).ok_or_else(missing)
+}
+
+/// Of the mounts that a path lies below, the innermost; of several on one folder, the last.
+fn holder(table: &[u8], path: &Path) -> Option<Propagation> {
+    let all = table.split(|b| *b == b'\n').filter_map(|line| {
+        let mut fields = line.split(|b| *b == b' ');
+        let target = unescape(fields.nth(4)?);
+        let tags: Vec<&[u8]> = fields.skip(1).take_while(|f| *f != b"-").collect();
+        let has = |tag: &[u8]| tags.iter().any(|t| t.starts_with(tag));
+        Some(Propagation { target, shared: has(b"shared:"), slave: has(b"master:") })
+    });
+    all.filter(|mount| path.starts_with(&mount.target)).max_by_key(|mount| mount.target.components().count())
+}
+
 fn parse_line(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|b| *b == b' ');
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -217,6 +256,21 @@ mod tests {
         assert!(entry.readonly());
         assert_eq!((entry.fs_type.as_str(), entry.source.as_path()), ("ext3", Path::new("/dev/root")));
         assert_eq!(parse_line(b"36 35 98:0 / /x rw shared:2"), None);
+    }
+
+    #[test]
+    fn the_innermost_mount_says_whether_mounts_come_to_others() {
+        let table = b"27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+            30 27 0:5 / /mnt rw shared:7 - tmpfs none rw\n\
+            31 27 0:6 / /mnt/a\\040b rw master:7 - tmpfs none rw\n\
+            32 27 0:6 / /mn rw shared:9 - tmpfs none rw\n";
+        let found = |path: &str| {
+            let found = holder(table, Path::new(path)).unwrap();
+            (found.target.display().to_string(), found.shared, found.slave)
+        };
+        assert_eq!(found("/var/lib"), ("/".into(), false, false));
+        assert_eq!(found("/mnt/x"), ("/mnt".into(), true, false));
+        assert_eq!(found("/mnt/a b/c"), ("/mnt/a b".into(), false, true));
     }
 
     #[test]

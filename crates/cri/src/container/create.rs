@@ -231,6 +231,7 @@ impl Runtime {
             let seccomp = seccomp.map_err(refused)?;
             image_volume::mount(CALL, &images, &container.id, &mut config)?;
             paths::make_sources(&config).map_err(refused)?;
+            paths::check_propagation(&config).map_err(refused)?;
             let devices: Vec<Device> = paths::devices(&config).map_err(refused)?;
             let pod = sandbox.record().config();
             let sharing = sharing(&pod);

@@ -3,8 +3,11 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use trine_contracts::cri::ContainerConfig;
+use trine_contracts::cri::{ContainerConfig, MountPropagation};
 use trine_kernel::container::oci::Device;
+use trine_kernel::mountpoint::{Propagation, propagation};
+
+use crate::error::chain;
 
 /// Folders of `/dev` that are mounts of their own.
 const NOT_DEVICES: [&str; 4] = ["pts", "shm", "mqueue", "fd"];
@@ -81,4 +84,60 @@ pub(super) fn make_sources(config: &ContainerConfig) -> Result<(), String> {
         }
     }
     Ok(())
+}
+/// Checks that mounts can come and go as the container is promised: below a private mount of the host they never would, and nobody
+/// would say so.
+///
+/// # Errors
+/// With what is wrong, in containerd's words.
+pub fn check_propagation(config: &ContainerConfig) -> Result<(), String> {
+    for mount in &config.mounts {
+        let wanted = mount.propagation();
+        if wanted == MountPropagation::PropagationPrivate {
+            continue;
+        }
+        let path = Path::new(&mount.host_path);
+        let found = propagation(path).map_err(|error| chain(&error))?;
+        if let Some(lacking) = lacking(wanted, &found) {
+            let target = found.target.display();
+            return Err(format!(
+                "path {:?} is mounted on \"{target}\" but it is not a {lacking} mount",
+                mount.host_path
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a mount of the host would have to be.
+fn lacking(wanted: MountPropagation, found: &Propagation) -> Option<&'static str> {
+    match wanted {
+        MountPropagation::PropagationBidirectional if !found.shared => Some("shared"),
+        MountPropagation::PropagationHostToContainer if !found.shared && !found.slave => {
+            Some("shared or slave")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_come_and_go_only_where_the_host_lets_them() {
+        use MountPropagation::{PropagationBidirectional, PropagationHostToContainer};
+        let rows = [
+            (PropagationBidirectional, false, false, Some("shared")),
+            (PropagationBidirectional, false, true, Some("shared")),
+            (PropagationBidirectional, true, false, None),
+            (PropagationHostToContainer, false, false, Some("shared or slave")),
+            (PropagationHostToContainer, false, true, None),
+            (PropagationHostToContainer, true, false, None),
+        ];
+        for (wanted, shared, slave, expected) in rows {
+            let found = Propagation { target: "/".into(), shared, slave };
+            assert_eq!(lacking(wanted, &found), expected, "{wanted:?} {found:?}");
+        }
+    }
 }

@@ -9,8 +9,8 @@ use anyhow::Context;
 
 use super::Place;
 
-/// Packages that others depend on for their installation, and not to run.
-const NOT_TO_RUN: [&str; 12] = [
+/// Packages that others depend on for their installation, or to be faster (PostgreSQL's compiler), and not to run.
+const NOT_TO_RUN: [&str; 14] = [
     "adduser",
     "base-files",
     "debconf",
@@ -18,7 +18,9 @@ const NOT_TO_RUN: [&str; 12] = [
     "dpkg",
     "init-system-helpers",
     "install-info",
+    "libllvm14",
     "libperl5.36",
+    "libz3-4",
     "perl",
     "perl-base",
     "perl-modules-5.36",

@@ -2,6 +2,7 @@
 //!
 //! - `plain` a program or a shell, and nothing else
 //! - `servers` what is asked over the network, `tools` what looks at or strains a node
+//! - `ours` what our own manifests name
 //! - `marked` those of critest, told apart by a file or their user
 
 /// `config` of an image with the usual PATH and these fields.
@@ -17,6 +18,7 @@ macro_rules! config {
 }
 
 mod marked;
+pub mod ours;
 mod plain;
 mod servers;
 mod tools;
