@@ -90,6 +90,9 @@ pub struct Model {
     told: HashMap<String, Vec<IpAddr>>,
     uids: HashMap<String, Key>,
     claims: HashMap<IpAddr, BTreeSet<Key>>,
+    /// The node of each address's owner, and the other way round.
+    nodes: HashMap<IpAddr, String>,
+    by_node: HashMap<String, BTreeSet<IpAddr>>,
     namespaces: HashMap<String, BTreeMap<String, String>>,
     policies: BTreeMap<Key, Arc<Policy>>,
     lookups: Lookups,
@@ -226,10 +229,8 @@ impl Model {
 
     /// The addresses of a node's Pods with their owners.
     pub fn on_node<'a>(&'a self, node: &'a str) -> impl Iterator<Item = (IpAddr, &'a Key, &'a PodFacts)> {
-        self.claims.keys().filter_map(move |address| {
-            let (key, pod) = self.owner(*address)?;
-            (pod.node.as_deref() == Some(node)).then_some((*address, key, pod))
-        })
+        let addresses = self.by_node.get(node).into_iter().flatten();
+        addresses.filter_map(|address| self.owner(*address).map(|(key, pod)| (*address, key, pod)))
     }
 
     /// The answer to a question, and the name of its set.
@@ -279,11 +280,32 @@ impl Model {
         Some((pod, key.0.as_str(), self.namespaces.get(&key.0)))
     }
 
+    /// Notes the node that an address is on.
+    fn place(&mut self, address: IpAddr) {
+        let node = self.owner(address).and_then(|(_, pod)| pod.node.clone());
+        if self.nodes.get(&address) == node.as_ref() {
+            return;
+        }
+        if let Some(old) = self.nodes.remove(&address)
+            && let Some(addresses) = self.by_node.get_mut(&old)
+        {
+            addresses.remove(&address);
+            if addresses.is_empty() {
+                self.by_node.remove(&old);
+            }
+        }
+        if let Some(node) = node {
+            self.by_node.entry(node.clone()).or_default().insert(address);
+            self.nodes.insert(address, node);
+        }
+    }
+
     fn refresh(&mut self, touched: Vec<IpAddr>) {
         self.changed |= !touched.is_empty();
         let mut lookups = std::mem::take(&mut self.lookups);
         for address in touched {
             lookups.refresh(address, self.owner_with_labels(address));
+            self.place(address);
         }
         self.lookups = lookups;
     }

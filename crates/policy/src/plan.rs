@@ -84,21 +84,23 @@ pub struct Desired {
 #[must_use]
 pub fn desired(model: &mut Model, node: &str, v6: bool) -> Option<Desired> {
     let mut made = Desired::default();
-    for (address, names) in selected(model, node, v6) {
+    // Pods of one policy have the same chains.
+    let mut known: BTreeMap<(Key, Direction), String> = BTreeMap::new();
+    for (address, policies) in selected(model, node, v6) {
         for direction in Direction::ALL {
-            let judging: Vec<&Known> =
-                names.iter().filter(|(_, policy)| policy.rules(direction).is_some()).collect();
-            if judging.is_empty() {
-                continue;
+            let mut chains = Vec::new();
+            for (key, policy) in &policies {
+                let Some(rules) = policy.rules(direction) else { continue };
+                let chain = known
+                    .entry((key.clone(), direction))
+                    .or_insert_with(|| made.policy(model, key, direction, rules, v6));
+                chains.push(chain.clone());
             }
-            let chains = judging.iter().map(|(key, policy)| {
-                let rules = policy.rules(direction).unwrap_or_default();
-                made.policy(model, key, direction, rules, v6)
-            });
-            let chains: Vec<String> = chains.collect();
-            let profile = short(prefix(direction, 'p'), &chains.join(" "));
-            made.chains.entry(profile.clone()).or_insert(Chain::Profile(chains));
-            made.pods.insert((direction, address), profile);
+            if !chains.is_empty() {
+                let profile = short(prefix(direction, 'p'), &chains.join(" "));
+                made.chains.entry(profile.clone()).or_insert(Chain::Profile(chains));
+                made.pods.insert((direction, address), profile);
+            }
         }
     }
     (!made.pods.is_empty()).then_some(made)
