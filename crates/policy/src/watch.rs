@@ -97,6 +97,9 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
                     Ok(false) => {}
                     Err(error) => report(&error),
                 }
+                if !listed(&policies, others.as_ref(), &engine.model) {
+                    tracing::warn!("NetworkPolicies, or the Pods that they judge, cannot be listed: new Pods are held");
+                }
                 work = work.or(Some(Instant::now()));
             }
             () = until(work), if work.is_some() => {
