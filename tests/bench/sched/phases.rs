@@ -75,7 +75,7 @@ async fn rollout(stage: &Stage, replicas: u32) -> anyhow::Result<Vec<Row>> {
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
-            "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "hollow:1",
+            "spec": {"containers": [{"name": "c", "image": "hollow:1",
                 "resources": {"requests": {"cpu": "10m"}}}]}}}}))?;
     let since = Instant::now();
     api.create(&PostParams::default(), &deployment).await?;
