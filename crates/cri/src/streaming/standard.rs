@@ -96,6 +96,10 @@ pub async fn session(
     Ok(())
 }
 
+/// What a stream may be. One who asks for a terminal and for standard error makes that instead of the terminal's sizes: upstream counts
+/// streams only.
+const KNOWN: [&str; 5] = ["error", "stdin", "stdout", "stderr", "resize"];
+
 /// Waits until the client has made all of its streams.
 async fn gather(
     reader: &mut FrameReader<impl AsyncRead + Unpin>,
@@ -108,7 +112,7 @@ async fn gather(
         let answer = match reader.next().await? {
             Some(Frame::Open { stream, headers }) => {
                 let name = headers.into_iter().find(|(n, _)| n == "streamtype").map(|(_, v)| v);
-                match name.filter(|n| names.contains(&n.as_str()) && !streams.contains_key(n)) {
+                match name.filter(|n| KNOWN.contains(&n.as_str()) && !streams.contains_key(n)) {
                     Some(name) => {
                         streams.insert(name, stream);
                         maker.reply(stream)?
@@ -236,5 +240,23 @@ mod tests {
         let of = |session: &Session| names(session, Wanted::of(session));
         assert_eq!(of(&exec(false, false)), ["error", "stdout", "stderr"]);
         assert_eq!(of(&exec(true, true)), ["error", "stdin", "stdout", "resize"]);
+    }
+
+    #[tokio::test]
+    async fn a_client_may_make_standard_errors_stream_in_place_of_sizes_and_none_that_is_no_stream() {
+        let mut maker = FrameMaker::new().unwrap();
+        let opened = [(1, "error"), (3, "colours"), (5, "stdout"), (7, "stderr")]
+            .map(|(stream, name)| maker.open(stream, &[("streamtype", name)]))
+            .concat();
+        let (out, mut answers) = mpsc::channel(8);
+        let mut reader = FrameReader::new(&opened[..]);
+        let streams = gather(&mut reader, &out, &["error", "stdout", "resize"]).await.unwrap();
+        assert_eq!(streams, Streams::from([("error".into(), 1), ("stdout".into(), 5), ("stderr".into(), 7)]));
+        let mut answered = Vec::new();
+        while let Ok(answer) = answers.try_recv() {
+            answered.push(answer);
+        }
+        assert_eq!(answered.len(), 4);
+        assert_eq!(answered[1], frame::reset(3, frame::REFUSED));
     }
 }
