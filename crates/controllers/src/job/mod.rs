@@ -41,6 +41,7 @@ use backoff::Backoff;
 pub use conditions::{end, is_finished};
 use plan::{Assessment, Step, assess, conclude, count, reached};
 use template::TRACKED;
+use tracking::Why;
 
 /// Upstream's name of the controller.
 const CONTROLLER: &str = "job-controller";
@@ -142,7 +143,7 @@ impl Controller {
             Step::Stop(pods) => first(join_all(pods.iter().map(|pod| self.pods.delete(job, pod))).await),
             Step::Remove(pods) => {
                 let remove = pods.iter().map(|pod| async {
-                    tracking::release(&self.client, &self.pods.mirror, pod).await?;
+                    tracking::release(&self.client, &self.pods.mirror, pod, Why::DoesNotCount).await?;
                     self.pods.delete(job, pod).await
                 });
                 first(join_all(remove).await)
@@ -186,11 +187,14 @@ impl Controller {
             }
         }
         self.set_numbers(&mut status, &current);
-        let counted = count(job, status, pods, found, end, now);
+        // What was stopped just now may have ended by itself: the answer says so, and it is no failure then.
+        let newest = newest(pods, &current);
+        let counted = count(job, status, &newest, found, end, now);
         let told = self.write(job, &counted.status).await?;
         self.backoffs.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.clone(), found.backoff);
         let mirror = &self.pods.mirror;
-        let released = counted.release.iter().map(|pod| tracking::release(&self.client, mirror, pod));
+        let released =
+            counted.release.iter().map(|pod| tracking::release(&self.client, mirror, pod, Why::Noted));
         let released = first(join_all(released).await);
         let current = self.pods.mirror.controlled_by(&uid);
         let terminating = current.iter().filter(|pod| is_terminating(pod)).count();
@@ -249,7 +253,31 @@ impl Controller {
     }
 }
 
+/// The same Pods as they are now, as far as they are there.
+fn newest(pods: &[Arc<Pod>], current: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    let now: HashMap<_, _> = current.iter().map(|pod| (pod.metadata.uid.as_deref(), pod)).collect();
+    pods.iter().map(|pod| Arc::clone(now.get(&pod.metadata.uid.as_deref()).copied().unwrap_or(pod))).collect()
+}
+
 /// The first failure.
 fn first(results: Vec<Result<(), ControllerError>>) -> Result<(), ControllerError> {
     results.into_iter().find(Result::is_err).unwrap_or(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_what_is_known_last() {
+        let pod = |uid: &str, phase: &str| -> Arc<Pod> {
+            let pod = json!({"metadata": {"uid": uid}, "status": {"phase": phase}});
+            Arc::new(serde_json::from_value(pod).unwrap())
+        };
+        let seen = [pod("a", "Running"), pod("gone", "Running")];
+        let now = [pod("a", "Succeeded"), pod("new", "Pending")];
+        assert_eq!(newest(&seen, &now), [pod("a", "Succeeded"), pod("gone", "Running")]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use trine_typed::k8s_openapi::api::batch::v1::Job;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
@@ -20,14 +20,27 @@ use crate::workload::wake;
 /// Pods that are released at a time.
 const WORKERS: usize = 4;
 
+/// Why the finalizer of a Pod goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Its end is noted, or nobody counts it.
+    Noted,
+    /// It does not count, for it has not ended. If it has meanwhile, its end would be lost: it must be as it was seen.
+    DoesNotCount,
+}
+
 /// Takes the finalizer from a Pod; one that is gone is success.
-pub(super) async fn release(client: &Client, mirror: &Mirror<Pod>, pod: &Pod) -> Result<(), ControllerError> {
+pub(super) async fn release(
+    client: &Client,
+    mirror: &Mirror<Pod>,
+    pod: &Pod,
+    why: Why,
+) -> Result<(), ControllerError> {
     if !is_tracked(pod) {
         return Ok(());
     }
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
-    let meta = json!({"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [TRACKED]});
-    let patch = Patch::Strategic(json!({"metadata": meta}));
+    let patch = Patch::Strategic(letting_go(pod, why));
     match api.patch(&pod.name_any(), &PatchParams::default(), &patch).await {
         Ok(released) => {
             // The last finalizer of a Pod that is to go holds it no longer.
@@ -48,6 +61,14 @@ pub(super) async fn release(client: &Client, mirror: &Mirror<Pod>, pod: &Pod) ->
         }
         Err(error) => Err(ControllerError::of("release Pod", pod.name_any())(error)),
     }
+}
+
+fn letting_go(pod: &Pod, why: Why) -> Value {
+    let mut meta = json!({"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [TRACKED]});
+    if why == Why::DoesNotCount {
+        meta["resourceVersion"] = json!(pod.resource_version());
+    }
+    json!({"metadata": meta})
 }
 
 /// Whether nobody counts a Pod that has the finalizer: it has no controller, or its Job is gone or at its end. Pods of other
@@ -91,11 +112,24 @@ pub(super) async fn run(client: Client, jobs: Mirror<Job>, pods: Mirror<Pod>, st
         async move {
             let pod = pods.get(&key.namespace, &key.name).filter(|pod| is_left_behind(pod, &jobs));
             let Some(pod) = pod else { return Next::Wait };
-            match release(&client, &pods, &pod).await {
+            match release(&client, &pods, &pod, Why::Noted).await {
                 Ok(()) => Next::Wait,
                 Err(error) => retried("job", &error),
             }
         }
     };
     queue.work(WORKERS, stop, free).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_does_not_count_is_let_go_only_as_it_was_seen() {
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": "7"}})).unwrap();
+        let version = |why| letting_go(&pod, why)["metadata"]["resourceVersion"].clone();
+        assert_eq!((version(Why::DoesNotCount), version(Why::Noted)), (json!("7"), Value::Null));
+    }
 }
