@@ -43,6 +43,7 @@ fn a_deployment_grows_under_load_as_upstreams_metrics_server_measures_it() {
     let source = format!("{}:/metrics-server", program.display());
     let build = ["image", "build", "--tag", IMAGE, "--entrypoint", "/metrics-server", &source];
     let _ = stage.cluster.trine(&build).expect_ok();
+    // Until it answers, its group is one whose server is away: that must hold up nobody else's.
     let _ = stage.said(&["apply", "-k", &format!("{}/manifests/base", module())]);
     stage.apply("web/web.yaml", &[]);
     let _ = stage.said(&["rollout", "status", "deployment/web", "--timeout=90s"]);

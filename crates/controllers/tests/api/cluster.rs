@@ -32,6 +32,11 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one.
     pub async fn start() -> Self {
+        Self::start_after(async |_| {}).await
+    }
+
+    /// Starts one whose controllers begin after something is prepared.
+    pub async fn start_after(prepare: impl AsyncFn(&Client)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = RedbStore::open(&dir.path().join("store.redb"), Limits::default()).unwrap();
         let config = trine_apiserver::Config {
@@ -43,6 +48,7 @@ impl Cluster {
         };
         let server = trine_apiserver::start(config, Arc::new(store)).await.unwrap();
         let client = Client::new(server.service("admin", &["system:masters"]), "default");
+        prepare(&client).await;
         let stop = CancellationToken::new();
         let config = trine_controllers::Config {
             ca_pem: "ca".to_owned(),

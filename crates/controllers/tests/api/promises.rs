@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trine_typed::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use trine_typed::k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
+use trine_typed::k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use trine_typed::kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use trine_typed::kube::{Api, ResourceExt};
 
@@ -99,6 +100,25 @@ async fn an_owner_that_never_was_is_noticed_and_one_of_an_unknown_kind_is_left_a
     }
     cluster.gone("dangling").await;
     assert!(cluster.maps().get_opt("unknown").await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_owned_follows_its_owner_though_another_groups_server_is_away() {
+    let away = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.away.example.org"},
+        "spec": {"group": "away.example.org", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+            "service": {"namespace": "default", "name": "away"}, "insecureSkipTLSVerify": true}});
+    let cluster = Cluster::start_after(async |client| {
+        let services: Api<APIService> = Api::all(client.clone());
+        services
+            .create(&PostParams::default(), &serde_json::from_value(away.clone()).unwrap())
+            .await
+            .unwrap();
+    })
+    .await;
+    let owner = cluster.map("owner", &[]).await;
+    cluster.map("owned", &[&owner]).await;
+    cluster.delete("owner", PropagationPolicy::Background).await;
+    cluster.gone("owned").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,7 +69,9 @@ fn note_limits(truth: &mut Truth, key: &str, object: &Value, now: Instant) {
         let replicas = number("replicas").unwrap_or(1);
         let surge = share(&spec["strategy"]["rollingUpdate"]["maxSurge"], replicas).unwrap_or(0);
         limit(truth, object, "size", now, replicas + surge);
-        limit(truth, object, "rolling", now, i64::from(spec["strategy"]["type"] != "Recreate"));
+        // One that is paused is resized as it is, old Pods or not; so does upstream.
+        let rolling = spec["strategy"]["type"] != "Recreate" || spec["paused"] == true;
+        limit(truth, object, "rolling", now, i64::from(rolling));
     } else if key.starts_with("/apps/statefulsets/") {
         let start = spec["ordinals"]["start"].as_i64().unwrap_or(0);
         limit(truth, object, "end", now, start + number("replicas").unwrap_or(1));
@@ -109,12 +111,10 @@ fn note_end(truth: &mut Truth, pod: &Value) {
     let ends = truth.ends.entry(text(&owner["uid"]).to_owned()).or_default();
     let (uid, index) = (uid(pod).to_owned(), index(pod));
     match text(&pod["status"]["phase"]) {
-        "Succeeded" => {
-            ends.failed.remove(&uid);
-            ends.succeeded.insert(uid, index);
-        }
+        "Succeeded" if ends.failed.contains_key(&uid) => drop(ends.either.insert(uid, index)),
+        "Succeeded" => drop(ends.succeeded.insert(uid, index)),
         "Failed" => drop(ends.failed.insert(uid, index)),
-        _ if is_going(pod) => drop(ends.failed.insert(uid, index)),
+        _ if is_going(pod) && !ends.succeeded.contains_key(&uid) => drop(ends.failed.insert(uid, index)),
         _ => {}
     }
 }
@@ -249,22 +249,31 @@ fn job(truth: &mut Truth, old: Option<&Value>, new: &Value) {
         let ends = truth.ends.get(uid(new)).unwrap_or(&none);
         let indexed = new["spec"]["completionMode"] == "Indexed";
         let (good, bad) = (number(new, "succeeded"), number(new, "failed"));
-        let seen = if indexed {
-            let mut indexes: Vec<i64> = ends.succeeded.values().flatten().copied().collect();
-            indexes.sort_unstable();
-            indexes.dedup();
-            i64::try_from(indexes.len()).unwrap_or(i64::MAX)
-        } else {
-            i64::try_from(ends.succeeded.len()).unwrap_or(i64::MAX)
+        // For certain, and at most.
+        let count = |all: &[&std::collections::BTreeMap<String, Option<i64>>]| {
+            let all = all.iter().flat_map(|ends| ends.iter());
+            let count = if indexed {
+                all.filter_map(|(_, index)| *index).collect::<std::collections::BTreeSet<i64>>().len()
+            } else {
+                all.count()
+            };
+            i64::try_from(count).unwrap_or(i64::MAX)
         };
-        if good > seen {
-            complaints.push(format!("counts {good} successes, of which there were {seen}"));
+        let (least, most) = (count(&[&ends.succeeded]), count(&[&ends.succeeded, &ends.either]));
+        let ended = i64::try_from(ends.succeeded.len() + ends.failed.len()).unwrap_or(i64::MAX);
+        if good > most {
+            complaints.push(format!("counts {good} successes, of which there were {most}"));
         }
         if bad > i64::try_from(ends.failed.len()).unwrap_or(i64::MAX) {
             complaints.push(format!("counts {bad} failures, of which there were {}", ends.failed.len()));
         }
-        if over(new) && old.is_none_or(|old| !over(old)) && good != seen {
-            complaints.push(format!("is over with {good} successes, of which there were {seen}"));
+        if good + bad > ended {
+            complaints.push(format!("counts {good} successes and {bad} failures of {ended} Pods"));
+        }
+        // One that goes and leaves its Pods behind counts no more of them.
+        let ends_now = over(new) && !is_going(new) && old.is_none_or(|old| !over(old));
+        if ends_now && !(least..=most).contains(&good) {
+            complaints.push(format!("is over with {good} successes, of which there were {least} to {most}"));
         }
     }
     if let Some(old) = old.filter(|old| uid(old) == uid(new)) {

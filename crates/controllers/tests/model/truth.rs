@@ -46,6 +46,8 @@ pub struct Ends {
     pub succeeded: BTreeMap<String, Option<i64>>,
     /// UIDs of those that failed or were to go.
     pub failed: BTreeMap<String, Option<i64>>,
+    /// Of these, those that succeeded on their way out: they count once, as what the controller saw first.
+    pub either: BTreeMap<String, Option<i64>>,
 }
 
 /// What is true.

@@ -64,10 +64,11 @@ struct ApiResourceList {
     resources: Vec<ApiResource>,
 }
 
-/// All resources of the server, core first.
+/// All resources of the server, core first. A group that does not answer is left out, and said: another server's may be away, and
+/// what is asked for need not be its.
 ///
 /// # Errors
-/// If discovery cannot be read.
+/// If the groups, or the core, cannot be read.
 pub async fn discover(client: &Client) -> anyhow::Result<Vec<Resource>> {
     let mut versions = vec![("v1".to_owned(), "/api/v1".to_owned())];
     let groups: Value = request(client, "/apis").await?;
@@ -78,7 +79,14 @@ pub async fn discover(client: &Client) -> anyhow::Result<Vec<Resource>> {
     }
     let mut resources = Vec::new();
     for (api_version, path) in versions {
-        let list: ApiResourceList = serde_json::from_value(request(client, &path).await?)?;
+        let answer = match request(client, &path).await {
+            Err(error) if api_version.contains('/') => {
+                eprintln!("trine: {api_version} is left out: {error}");
+                continue;
+            }
+            answer => answer?,
+        };
+        let list: ApiResourceList = serde_json::from_value(answer)?;
         for r in list.resources.into_iter().filter(|r| !r.name.contains('/')) {
             let mut names = r.short_names;
             let group = api_version.split_once('/').map(|(group, _)| group);
