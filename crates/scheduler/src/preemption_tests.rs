@@ -141,3 +141,18 @@ fn a_promised_node_is_waited_for_and_kept_from_those_who_matter_less() {
     assert!(matches!(decide(&plain("less", "", 4, 1), &gone, 0), Decision::Nowhere(_)));
     assert!(matches!(decide(&plain("more", "", 6, 1), &gone, 0), Decision::Place { .. }));
 }
+
+#[test]
+fn a_victim_does_not_count_where_a_promised_pod_takes_its_seat() {
+    let mut s = Snapshot::default();
+    let node = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "n"}},
+        "status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}});
+    s.put_node(Arc::new(serde_json::from_value(node).unwrap()));
+    s.place([plain("disliked", "n", 0, 1)]);
+    let promised: Arc<Pod> = plain("promised", "", 10, 1);
+    s.nominated.insert("n".to_owned(), vec![promised.into()]);
+    let term = json!({"labelSelector": {"matchLabels": {"app": "disliked"}}, "topologyKey": "kubernetes.io/hostname"});
+    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let pod = pod("p", "", 10, 1, json!({"spec": {"affinity": apart}}));
+    assert_eq!(outcome(&pod, &s), victims("n", &["disliked"]));
+}

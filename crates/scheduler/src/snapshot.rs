@@ -158,6 +158,12 @@ impl Snapshot {
         seen
     }
 
+    /// The node as it is here, if `node` is a changed copy of it.
+    #[must_use]
+    pub fn original(&self, node: &NodeInfo) -> Option<&NodeInfo> {
+        self.nodes.at(node.slot()).filter(|original| !std::ptr::eq(*original, node))
+    }
+
     /// The claim `name` in the Pod's namespace.
     #[must_use]
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {

@@ -48,11 +48,9 @@ impl Selection {
 /// A term that is ready to be asked.
 #[derive(Debug, Clone)]
 pub struct Term {
-    /// Which Pods it is about.
-    pub selection: Selection,
     /// The label of nodes whose values are the places.
     pub topology_key: String,
-    /// The question for these Pods.
+    /// Which Pods it is about.
     pub question: Question,
 }
 
@@ -69,8 +67,7 @@ impl Term {
         });
         let selection =
             Selection { selector, namespaces, namespace_selector: term.namespace_selector.clone() };
-        let question = Question::all_of(vec![selection.clone()]);
-        Self { selection, topology_key: term.topology_key.clone(), question }
+        Self { topology_key: term.topology_key.clone(), question: Question::all_of(vec![selection]) }
     }
 
     fn all(terms: Option<&Vec<PodAffinityTerm>>, owner: &Pod) -> Vec<Self> {
@@ -165,7 +162,8 @@ impl Wishes {
         let needed = near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
         let refused = apart.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
         let near = Term::all(needed, pod);
-        let near_all = Question::all_of(near.iter().map(|term| term.selection.clone()).collect());
+        let near_all =
+            Question::all_of(near.iter().flat_map(|term| term.question.all_of.iter().cloned()).collect());
         Self { near, near_all, apart: Term::all(refused, pod), preferred }
     }
 }

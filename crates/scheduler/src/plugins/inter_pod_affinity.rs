@@ -71,7 +71,7 @@ impl State {
     pub fn of(pod: &PodInfo, snapshot: &Snapshot) -> Self {
         let wishes = &pod.wishes;
         let selects_itself =
-            wishes.near.iter().all(|term| term.selection.selects(&pod.pod, &snapshot.namespaces));
+            wishes.near.iter().all(|term| term.question.counts(&pod.pod, &snapshot.namespaces));
         let near: Vec<Count> = wishes
             .near
             .iter()
@@ -85,7 +85,7 @@ impl State {
             add(&mut liked, &term.topology_key, &count(term), *weight);
         }
         for held in snapshot.index.held() {
-            if !held.term.selection.selects(&pod.pod, &snapshot.namespaces) {
+            if !held.term.question.counts(&pod.pod, &snapshot.namespaces) {
                 continue;
             }
             let places = snapshot.index.places(&held.term.topology_key, &snapshot.nodes);
@@ -154,9 +154,7 @@ struct Moved<'a> {
 impl<'a> Moved<'a> {
     fn of(pod: &PodInfo, node: &'a NodeInfo, snapshot: &'a Snapshot) -> Self {
         let mut moved = Self::default();
-        let original =
-            snapshot.nodes.at(node.slot()).filter(|original| original.pods.len() != node.pods.len());
-        let Some(original) = original else { return moved };
+        let Some(original) = snapshot.original(node) else { return moved };
         let namespaces = &snapshot.namespaces;
         moved.apart = vec![0; pod.wishes.apart.len()];
         for (pods, by) in [(&original.pods, -1), (&node.pods, 1)] {
@@ -165,10 +163,10 @@ impl<'a> Moved<'a> {
                     moved.near += by;
                 }
                 for (count, term) in moved.apart.iter_mut().zip(&pod.wishes.apart) {
-                    *count += by * i64::from(term.selection.selects(&other.pod, namespaces));
+                    *count += by * i64::from(term.question.counts(&other.pod, namespaces));
                 }
                 for term in &other.wishes.apart {
-                    if term.selection.selects(&pod.pod, namespaces) {
+                    if term.question.counts(&pod.pod, namespaces) {
                         *moved.unwilling.entry(&term.topology_key).or_default() += by;
                     }
                 }

@@ -116,6 +116,9 @@ struct Counted {
 
 impl Counted {
     fn all(constraints: Vec<Constraint>, pod: &PodInfo, snapshot: &Snapshot) -> Vec<Self> {
+        if constraints.is_empty() {
+            return Vec::new();
+        }
         let places: Vec<_> =
             constraints.iter().map(|c| snapshot.index.places(&c.key, &snapshot.nodes)).collect();
         // A node without one of the keys is no place for any of the constraints.
@@ -157,9 +160,10 @@ impl Counted {
 
     /// How many Pods more than in the snapshot a node holds of those that are counted.
     fn moved(&self, pod: &PodInfo, node: &NodeInfo, snapshot: &Snapshot) -> i64 {
-        let original =
-            snapshot.nodes.at(node.slot()).filter(|original| original.pods.len() != node.pods.len());
-        let Some(original) = original.filter(|_| self.constraint.covers(&pod.pod, node)) else { return 0 };
+        let Some(original) = snapshot.original(node) else { return 0 };
+        if !self.constraint.covers(&pod.pod, node) {
+            return 0;
+        }
         let count = |node: &NodeInfo| {
             let counts = |other: &&PodInfo| self.constraint.question.counts(&other.pod, &snapshot.namespaces);
             i64::try_from(node.pods.iter().filter(counts).count()).unwrap_or(i64::MAX)
