@@ -80,7 +80,7 @@ pub(crate) struct Scheduler {
     pub(crate) config: Config,
     pub(crate) teller: Teller,
     pub(crate) claims: Mirror<PersistentVolumeClaim>,
-    /// Woken with every change, for tasks that wait for claims.
+    /// Woken when claims change, for tasks that wait for them.
     pub(crate) claims_changed: Notify,
     /// What is still written about Pods that had no place, by UID: later writes about them wait for it.
     reports: Mutex<HashMap<String, JoinHandle<()>>>,
@@ -239,8 +239,11 @@ impl Cycle {
     fn catch_up(&mut self) {
         let now = self.begin.elapsed();
         let changes = self.inbox.take();
+        let of_claims = changes.iter().any(|change| matches!(change, Change::Claim(_)));
         if !changes.is_empty() {
             self.cache.apply(changes, now);
+        }
+        if of_claims {
             self.scheduler.claims_changed.notify_waiters();
         }
         while let Ok(uid) = self.failures.try_recv() {
@@ -254,27 +257,25 @@ impl Cycle {
         let Attempt { decision, rejected_by, looked_at } = attempt(&pod, &self.cache.snapshot, self.turn);
         let nodes = self.cache.snapshot.nodes.len().max(1);
         self.cache.snapshot.start = (self.cache.snapshot.start + looked_at) % nodes;
-        if let Decision::Place { node, bindings } = decision {
-            self.cache.assume(&pod, &node);
-            self.scheduler.bind_in_background(pod, node, bindings, binding);
-            return;
-        }
-        self.cache.set_aside(pod.uid(), rejected_by, self.begin.elapsed());
-        let (message, nomination, room) = match decision {
-            Decision::Preempt(room, message) => (message, Nomination::To(room.node.clone()), Some(room)),
-            Decision::Wait(message) => (message, Nomination::AsItIs, None),
-            Decision::Nowhere(message) => (message, Nomination::None, None),
-            Decision::Place { .. } => return,
-        };
         let mut promised = Vec::new();
-        match &room {
-            Some(room) => {
+        let (message, nomination, room) = match decision {
+            Decision::Place { node, bindings } => {
+                self.cache.assume(&pod, &node);
+                self.scheduler.bind_in_background(pod, node, bindings, binding);
+                return;
+            }
+            Decision::Preempt(room, message) => {
                 promised = self.cache.snapshot.nominated.get(&room.node).cloned().unwrap_or_default();
                 self.cache.promise(pod.uid(), Some((room.node.clone(), pod.clone())));
+                (message, Nomination::To(room.node.clone()), Some(room))
             }
-            None if matches!(nomination, Nomination::None) => drop(self.cache.promise(pod.uid(), None)),
-            None => {}
-        }
+            Decision::Wait(message) => (message, Nomination::AsItIs, None),
+            Decision::Nowhere(message) => {
+                self.cache.promise(pod.uid(), None);
+                (message, Nomination::None, None)
+            }
+        };
+        self.cache.set_aside(pod.uid(), rejected_by, self.begin.elapsed());
         self.scheduler.report_in_background(pod, message, nomination, room, promised);
     }
 }

@@ -98,6 +98,7 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, tie: usize) -> Attempt {
     };
     let state = CycleState {
         volumes,
+        csi_volumes: node_volume_limits::volumes_by_driver(pod, snapshot),
         affinity: inter_pod_affinity::State::of(pod, snapshot),
         spread: pod_topology_spread::State::of(pod, snapshot),
     };
@@ -153,6 +154,8 @@ fn best(
 /// What is known about a Pod before nodes are looked at.
 pub struct CycleState {
     volumes: volume_binding::PodVolumes,
+    /// Its volumes that are bound, by driver and handle.
+    csi_volumes: Vec<(String, String)>,
     pub(crate) affinity: inter_pod_affinity::State,
     pub(crate) spread: pod_topology_spread::State,
 }
@@ -211,7 +214,7 @@ fn filter(
     node_ports::filter(pod, node).map_err(by(Plugin::NodePorts))?;
     let short = |reasons| Rejections { by: Plugin::NodeResourcesFit, reasons };
     node_resources_fit::filter(pod, node).map_err(short)?;
-    node_volume_limits::filter(pod, node, snapshot).map_err(by(Plugin::NodeVolumeLimits))?;
+    node_volume_limits::filter(&state.csi_volumes, node, snapshot).map_err(by(Plugin::NodeVolumeLimits))?;
     let bindings =
         volume_binding::filter(&state.volumes, node, snapshot).map_err(by(Plugin::VolumeBinding))?;
     state.spread.filter(pod, node, snapshot).map_err(by(Plugin::PodTopologySpread))?;

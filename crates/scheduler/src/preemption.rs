@@ -133,11 +133,9 @@ fn victims_on(
     let mut victims = Victims { pods: Vec::new(), against_budget: 0 };
     let held_ones = held.len();
     for (i, other) in held.into_iter().chain(free).enumerate() {
-        let mut with = emptied.clone();
-        with.add(other.clone());
-        if fits(&with).is_ok() {
-            emptied = with;
-        } else {
+        emptied.add(other.clone());
+        if fits(&emptied).is_err() {
+            emptied.remove(other.uid());
             victims.against_budget += usize::from(i < held_ones);
             victims.pods.push(other.pod);
         }

@@ -9,13 +9,15 @@ use crate::snapshot::NodeInfo;
 /// # Errors
 /// The node is cordoned.
 pub fn filter(pod: &Pod, node: &NodeInfo) -> Result<(), Rejection> {
-    let cordoned = node.node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or_default();
+    if !node.node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or_default() {
+        return Ok(());
+    }
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".to_owned(),
         effect: "NoSchedule".to_owned(),
         ..Taint::default()
     };
-    if cordoned && !tolerates(pod, &taint) {
+    if !tolerates(pod, &taint) {
         return Err(Rejection::lasting("node(s) were unschedulable"));
     }
     Ok(())

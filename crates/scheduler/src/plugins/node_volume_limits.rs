@@ -8,9 +8,8 @@ use crate::snapshot::{NodeInfo, Snapshot};
 
 /// # Errors
 /// A driver's limit would be passed.
-pub fn filter(pod: &PodInfo, node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
-    let wanted = volumes_by_driver(pod, snapshot);
-    if wanted.is_empty() {
+pub fn filter(wanted: &[(String, String)], node: &NodeInfo, snapshot: &Snapshot) -> Result<(), Rejection> {
+    if !wanted.iter().any(|(driver, _)| limit(node, driver, snapshot).is_some()) {
         return Ok(());
     }
     let mut placed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -19,8 +18,8 @@ pub fn filter(pod: &PodInfo, node: &NodeInfo, snapshot: &Snapshot) -> Result<(),
     }
     for (driver, handle) in wanted {
         let handles = placed.entry(driver.clone()).or_default();
-        handles.insert(handle);
-        if limit(node, &driver, snapshot).is_some_and(|max| handles.len() > max) {
+        handles.insert(handle.clone());
+        if limit(node, driver, snapshot).is_some_and(|max| handles.len() > max) {
             return Err(Rejection::passing("node(s) exceed max volume count"));
         }
     }
@@ -33,7 +32,9 @@ fn limit(node: &NodeInfo, driver: &str, snapshot: &Snapshot) -> Option<usize> {
     usize::try_from(count).ok()
 }
 
-fn volumes_by_driver(pod: &PodInfo, snapshot: &Snapshot) -> Vec<(String, String)> {
+/// The driver and the handle of each volume of a Pod that is bound.
+#[must_use]
+pub fn volumes_by_driver(pod: &PodInfo, snapshot: &Snapshot) -> Vec<(String, String)> {
     let namespace = pod.pod.metadata.namespace.as_deref().unwrap_or_default();
     let claims = pod.claims.iter().filter_map(|name| snapshot.claim(namespace, name));
     claims
