@@ -11,11 +11,9 @@ use crate::config::{Config, table_name};
 use crate::error::PolicyError;
 use crate::model::Model;
 use crate::plan::{Desired, changes, desired};
+use crate::policy::Proto;
 use crate::rules;
 use crate::verdict::Talk;
-
-/// UDP: its connections live as long as anybody answers, so that judging what is no answer does not end them.
-const UDP: u8 = 17;
 
 /// The table of one family.
 #[derive(Debug, Default)]
@@ -44,8 +42,6 @@ pub struct Engine {
 /// What a [`Engine::turn`] came to.
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// How many things changed in the tables.
-    pub changes: usize,
     /// What was let go.
     pub freed: Vec<Held>,
     /// What is held on.
@@ -95,7 +91,7 @@ impl Engine {
                 free.push(link.clone());
             }
         }
-        turn.changes = self.sync()?;
+        self.sync()?;
         for link in free {
             let failed = held_error(&self.config.instance, "change");
             self.nft.let_go(&self.config.instance, &link.link).map_err(failed)?;
@@ -105,37 +101,36 @@ impl Engine {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<usize, PolicyError> {
+    fn sync(&mut self) -> Result<(), PolicyError> {
         if !self.model.take_changed() && self.settled {
-            return Ok(0);
+            return Ok(());
         }
         self.settled = false;
         self.model.begin_questions();
         let wanted = [false, true].map(|v6| desired(&mut self.model, &self.config.node_name, v6));
         self.model.end_questions();
-        let mut changed = 0;
         for (v6, wanted) in [false, true].into_iter().zip(wanted) {
-            changed += self.settle(v6, wanted)?;
+            self.settle(v6, wanted)?;
         }
         self.settled = true;
-        Ok(changed)
+        Ok(())
     }
 
     /// Makes the table of one family what is wanted.
-    fn settle(&mut self, v6: bool, wanted: Option<Desired>) -> Result<usize, PolicyError> {
+    fn settle(&mut self, v6: bool, wanted: Option<Desired>) -> Result<(), PolicyError> {
         let now = &mut self.tables[usize::from(v6)];
         let Some(wanted) = wanted else {
             if !matches!(now, Table::Absent) {
                 self.delete(v6)?;
             }
-            return Ok(0);
+            return Ok(());
         };
         let Table::There(before) = now else { return self.load(v6, wanted) };
         let actions = changes(before, &wanted);
         if actions.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
-        let table = table_name(&self.config.instance);
+        let table = self.table();
         let mut batch = Batch::new(rules::family(v6));
         rules::write_actions(&mut batch, &table, &actions, v6);
         if let Err(error) = self.nft.commit(batch) {
@@ -144,14 +139,11 @@ impl Engine {
         }
         let narrower = actions.iter().any(crate::plan::Action::narrows);
         self.tables[usize::from(v6)] = Table::There(wanted);
-        if narrower {
-            self.forget(v6)?;
-        }
-        Ok(actions.len())
+        if narrower { self.forget(v6) } else { Ok(()) }
     }
 
     /// Puts a whole new table in place of the old one, in one transaction.
-    fn load(&mut self, v6: bool, wanted: Desired) -> Result<usize, PolicyError> {
+    fn load(&mut self, v6: bool, wanted: Desired) -> Result<(), PolicyError> {
         self.tables[usize::from(v6)] = Table::Unknown;
         let table = self.table();
         let actions = changes(&Desired::default(), &wanted);
@@ -160,8 +152,7 @@ impl Engine {
         rules::write_actions(&mut batch, &table, &actions, v6);
         self.nft.commit(batch).map_err(error("load", table))?;
         self.tables[usize::from(v6)] = Table::There(wanted);
-        self.forget(v6)?;
-        Ok(actions.len())
+        self.forget(v6)
     }
 
     fn delete(&mut self, v6: bool) -> Result<(), PolicyError> {
@@ -171,12 +162,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Has datagrams' connections forgotten that are not allowed any more: what answers would keep them up.
+    /// Has datagrams' connections forgotten that are not allowed any more: what answers would keep them up. Where that fails the
+    /// table counts as unknown, so that the next turn tries it again.
     fn forget(&mut self, v6: bool) -> Result<(), PolicyError> {
+        self.forget_flows(v6).inspect_err(|_| self.tables[usize::from(v6)] = Table::Unknown)
+    }
+
+    fn forget_flows(&mut self, v6: bool) -> Result<(), PolicyError> {
         let Table::There(now) = &self.tables[usize::from(v6)] else { return Ok(()) };
-        let table = table_name(&self.config.instance);
+        let table = self.table();
         let flows = self.nft.flows(rules::family(v6)).map_err(error("list", table.clone()))?;
-        for flow in flows.iter().filter(|flow| flow.proto == UDP && !now.allows(&Talk::of(flow))) {
+        for flow in flows.iter().filter(|flow| flow.proto == Proto::Udp as u8 && !now.allows(&Talk::of(flow)))
+        {
             self.nft.forget(flow).map_err(error("change", table.clone()))?;
         }
         Ok(())
@@ -217,10 +214,7 @@ impl Engine {
         if held.is_empty() {
             return Ok(());
         }
-        let route = match &self.netns {
-            Some(netns) => Route::open_in(netns),
-            None => Route::open(),
-        };
+        let route = self.netns.as_ref().map_or_else(Route::open, Route::open_in);
         let mut route = route.map_err(PolicyError::Links)?;
         for link in held {
             if route.find_link(&link.link).map_err(PolicyError::Links)?.is_none() {
@@ -232,11 +226,7 @@ impl Engine {
 }
 
 fn open(netns: Option<&Netns>, instance: &str) -> Result<Nft, PolicyError> {
-    let nft = match netns {
-        Some(netns) => Nft::open_in(netns),
-        None => Nft::open(),
-    };
-    nft.map_err(error("open", table_name(instance)))
+    netns.map_or_else(Nft::open, Nft::open_in).map_err(error("open", table_name(instance)))
 }
 
 fn error(call: &'static str, table: String) -> impl FnOnce(NftError) -> PolicyError {

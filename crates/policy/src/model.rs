@@ -47,8 +47,6 @@ impl PodFacts {
         let spec = pod.spec.as_ref();
         let status = pod.status.as_ref();
         let host_network = spec.and_then(|s| s.host_network).unwrap_or(false);
-        let phase = status.and_then(|s| s.phase.as_deref()).unwrap_or_default();
-        let ended = matches!(phase, "Succeeded" | "Failed");
         let several = status.and_then(|s| s.pod_ips.as_ref()).into_iter().flatten().map(|ip| &ip.ip);
         let one = status.and_then(|s| s.pod_ip.as_ref());
         let told = several.chain(one).filter_map(|text| text.parse().ok());
@@ -62,7 +60,7 @@ impl PodFacts {
             node: spec.and_then(|s| s.node_name.clone()),
             labels: meta.labels.clone().unwrap_or_default(),
             addresses,
-            ended,
+            ended: trine_typed::pods::is_finished(pod),
             host_network,
             going: meta.deletion_timestamp.is_some(),
             created: meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
@@ -121,9 +119,7 @@ impl Model {
         }
         if let Some(pod) = pod {
             let now = self.addresses(&pod);
-            for address in &now {
-                self.claims.entry(*address).or_default().insert(key.clone());
-            }
+            self.claim(&now, key);
             for uid in std::iter::once(&pod.uid).chain(&pod.kubelet_uid) {
                 self.uids.insert(uid.clone(), key.clone());
             }
@@ -136,17 +132,16 @@ impl Model {
     /// The network plugin has given a Pod addresses. False if no Pod is known by that uid.
     pub fn set_addresses(&mut self, uid: &str, addresses: &[IpAddr]) -> bool {
         let Some(key) = self.uids.get(uid).cloned() else { return false };
-        let Some(pod) = self.pods.get(&key).cloned() else { return false };
+        let Some(pod) = self.pods.get(&key) else { return false };
         let mut addresses = addresses.to_vec();
         addresses.sort_unstable();
-        if self.addresses(&pod) != addresses {
-            let mut touched = self.addresses(&pod);
+        let mut touched = self.addresses(pod);
+        // Who has no address of its own, or none any more, claims none.
+        if !pod.host_network && !pod.ended && touched != addresses {
+            self.told.insert(pod.uid.clone(), addresses.clone());
             touched.iter().for_each(|address| self.release(*address, &key));
-            for address in &addresses {
-                self.claims.entry(*address).or_default().insert(key.clone());
-            }
-            touched.extend_from_slice(&addresses);
-            self.told.insert(pod.uid, addresses);
+            self.claim(&addresses, &key);
+            touched.extend(addresses);
             self.refresh(touched);
         }
         true
@@ -258,6 +253,12 @@ impl Model {
             return Vec::new();
         }
         self.told.get(&pod.uid).cloned().unwrap_or_else(|| pod.addresses.clone())
+    }
+
+    fn claim(&mut self, addresses: &[IpAddr], key: &Key) {
+        for address in addresses {
+            self.claims.entry(*address).or_default().insert(key.clone());
+        }
     }
 
     fn release(&mut self, address: IpAddr, key: &Key) {

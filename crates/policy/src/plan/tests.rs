@@ -444,3 +444,12 @@ fn a_pod_of_a_file_is_known_by_the_uid_that_its_kubelet_gave_it() {
     model.set_pod(&key("x", "a"), Some(facts(&pod)));
     assert_eq!(desired(&mut model, NODE, false), None, "its address is free");
 }
+
+#[test]
+fn who_has_ended_gets_no_address_by_the_plugins_word() {
+    let ended = PodFacts { uid: "u-done".into(), node: Some(NODE.into()), ended: true, ..at(1) };
+    let mut model = model(&[], &[json!({"podSelector": {}})]);
+    model.set_pod(&key("x", "done"), Some(ended));
+    assert!(model.set_addresses("u-done", &[address(4)]), "its uid is known");
+    assert_eq!(desired(&mut model, NODE, false), None);
+}
