@@ -14,6 +14,7 @@ use crate::error::chain;
 use crate::keeper::{Client, ContainerState, Phase, Reply, Request, spawn};
 use crate::runtime::{Runtime, lost};
 use crate::sandbox::Sandbox;
+use crate::sandbox::network::LINK;
 
 mod plan;
 
@@ -220,7 +221,7 @@ impl Runtime {
             .sandboxes()
             .values()
             .filter(|sandbox| sandbox.record().attached)
-            .map(|sandbox| AttachmentId { container_id: sandbox.id.clone(), ifname: "eth0".to_owned() })
+            .map(|sandbox| AttachmentId { container_id: sandbox.id.clone(), ifname: LINK.to_owned() })
             .collect();
         if let Err(error) = self.inner.network.gc(&valid).await {
             tracing::debug!(error = chain(&error), "the network could not be swept");

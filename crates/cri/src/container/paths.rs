@@ -85,12 +85,13 @@ pub(super) fn make_sources(config: &ContainerConfig) -> Result<(), String> {
     }
     Ok(())
 }
+
 /// Checks that mounts can come and go as the container is promised: below a private mount of the host they never would, and nobody
 /// would say so.
 ///
 /// # Errors
 /// With what is wrong, in containerd's words.
-pub fn check_propagation(config: &ContainerConfig) -> Result<(), String> {
+pub(super) fn check_propagation(config: &ContainerConfig) -> Result<(), String> {
     for mount in &config.mounts {
         let wanted = mount.propagation();
         if wanted == MountPropagation::PropagationPrivate {

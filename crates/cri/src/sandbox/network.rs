@@ -7,7 +7,7 @@ use trine_cni::Attachment;
 use trine_contracts::cri::{PodSandboxConfig, Protocol};
 
 /// The name of a Pod's link.
-const LINK: &str = "eth0";
+pub(crate) const LINK: &str = "eth0";
 
 /// The attachment of sandbox `id`.
 #[must_use]

@@ -15,6 +15,7 @@ use super::sandboxes::matches;
 use crate::container::{Container, State};
 use crate::error::CriError;
 use crate::runtime::now;
+use crate::sandbox::network::LINK;
 use crate::sandbox::{Sandbox, SandboxState};
 
 impl Service {
@@ -104,7 +105,7 @@ fn network(netns: &Path) -> NetworkUsage {
         tx_bytes: number(interface.sent.bytes),
         tx_errors: number(interface.sent.errors),
     });
-    let (mut default, others): (Vec<_>, Vec<_>) = interfaces.partition(|interface| interface.name == "eth0");
+    let (mut default, others): (Vec<_>, Vec<_>) = interfaces.partition(|interface| interface.name == LINK);
     NetworkUsage { timestamp: now(), default_interface: default.pop(), interfaces: others }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::usage::{self, Usage, value_of};
+use super::usage::{self, Usage, first, number, value_of};
 
 /// What a group uses and has been denied, from whichever files are there; what is not told is zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,43 +94,42 @@ pub struct Pressure {
 const TICK: u64 = 10_000_000;
 
 pub(super) fn read(folders: &[&Path]) -> Detail {
-    let first =
-        |file: &str| folders.iter().find_map(|folder| std::fs::read_to_string(folder.join(file)).ok());
-    let number = |file: &str| first(file).and_then(|text| text.trim().parse::<u64>().ok());
-    let field = |file: &str, name: &str| value_of(&first(file)?, name);
-    let stat = |names: [&str; 2]| {
-        let text = first("memory.stat")?;
-        names.iter().find_map(|name| value_of(&text, name))
-    };
+    let [acct, cpu, memory] =
+        ["cpuacct.stat", "cpu.stat", "memory.stat"].map(|file| first(folders, file).unwrap_or_default());
+    let stat = |names: [&str; 2]| names.iter().find_map(|name| value_of(&memory, name));
+    let of_cpu = |name: &str| value_of(&cpu, name);
+    let ticks = |name: &str| value_of(&acct, name).map(|ticks| ticks * TICK);
+    let micros = |name: &str| of_cpu(name).map(|micros| micros * 1000);
+    let number = |file: &str| number(folders, file);
     let or_zero = |value: Option<u64>| value.unwrap_or(0);
-    let ticks = |name: &str| field("cpuacct.stat", name).map(|ticks| ticks * TICK);
-    let micros = |name: &str| field("cpu.stat", name).map(|micros| micros * 1000);
     Detail {
         usage: usage::read(folders),
         user: or_zero(ticks("user").or_else(|| micros("user_usec"))),
         system: or_zero(ticks("system").or_else(|| micros("system_usec"))),
         throttled: Throttled {
-            periods: or_zero(field("cpu.stat", "nr_periods")),
-            throttled: or_zero(field("cpu.stat", "nr_throttled")),
-            time: or_zero(field("cpu.stat", "throttled_time").or_else(|| micros("throttled_usec"))),
+            periods: or_zero(of_cpu("nr_periods")),
+            throttled: or_zero(of_cpu("nr_throttled")),
+            time: or_zero(of_cpu("throttled_time").or_else(|| micros("throttled_usec"))),
         },
         memory: MemoryDetail {
             cache: or_zero(stat(["total_cache", "file"])),
             mapped: or_zero(stat(["total_mapped_file", "file_mapped"])),
-            kernel: or_zero(number("memory.kmem.usage_in_bytes").or_else(|| field("memory.stat", "kernel"))),
-            swap: or_zero(field("memory.stat", "total_swap").or_else(|| number("memory.swap.current"))),
+            kernel: or_zero(number("memory.kmem.usage_in_bytes").or_else(|| value_of(&memory, "kernel"))),
+            swap: or_zero(value_of(&memory, "total_swap").or_else(|| number("memory.swap.current"))),
             max_usage: or_zero(number("memory.max_usage_in_bytes").or_else(|| number("memory.peak"))),
-            limit_hits: or_zero(number("memory.failcnt").or_else(|| field("memory.events", "max"))),
+            limit_hits: or_zero(
+                number("memory.failcnt").or_else(|| value_of(&first(folders, "memory.events")?, "max")),
+            ),
         },
         tasks_max: number("pids.max"),
         devices: devices(
-            &first("io.stat").unwrap_or_default(),
-            &first("blkio.throttle.io_serviced_recursive").unwrap_or_default(),
-            &first("blkio.throttle.io_service_bytes_recursive").unwrap_or_default(),
+            &first(folders, "io.stat").unwrap_or_default(),
+            &first(folders, "blkio.throttle.io_serviced_recursive").unwrap_or_default(),
+            &first(folders, "blkio.throttle.io_service_bytes_recursive").unwrap_or_default(),
         ),
         huge_pages: folders.iter().flat_map(|folder| huge_pages(folder)).collect(),
         pressure: ["cpu", "memory", "io"]
-            .map(|what| first(&format!("{what}.pressure")).map(|text| pressure(&text))),
+            .map(|what| first(folders, &format!("{what}.pressure")).map(|text| pressure(&text))),
     }
 }
 

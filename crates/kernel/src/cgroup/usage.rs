@@ -34,28 +34,35 @@ pub struct MemoryUse {
 const NO_LIMIT: u64 = 1 << 62;
 
 pub(super) fn read(folders: &[&Path]) -> Usage {
-    let first =
-        |file: &str| folders.iter().find_map(|folder| std::fs::read_to_string(folder.join(file)).ok());
-    let number = |file: &str| first(file).and_then(|text| text.trim().parse::<u64>().ok());
-    let field = |file: &str, names: &[&str]| {
-        let text = first(file)?;
-        names.iter().find_map(|name| value_of(&text, name))
-    };
-    let cpu = number("cpuacct.usage").or_else(|| Some(field("cpu.stat", &["usage_usec"])? * 1000));
+    let memory = first(folders, "memory.stat").unwrap_or_default();
+    let stat = |names: &[&str]| names.iter().find_map(|name| value_of(&memory, name));
+    let number = |file: &str| number(folders, file);
+    let micros = || value_of(&first(folders, "cpu.stat")?, "usage_usec");
+    let cpu = number("cpuacct.usage").or_else(|| Some(micros()? * 1000));
     let usage = number("memory.usage_in_bytes").or_else(|| number("memory.current")).unwrap_or(0);
-    let inactive = field("memory.stat", &["total_inactive_file", "inactive_file"]).unwrap_or(0);
+    let inactive = stat(&["total_inactive_file", "inactive_file"]).unwrap_or(0);
     Usage {
         cpu: cpu.unwrap_or(0),
         memory: MemoryUse {
             usage,
             working_set: usage.saturating_sub(inactive),
-            rss: field("memory.stat", &["total_rss", "anon"]).unwrap_or(0),
+            rss: stat(&["total_rss", "anon"]).unwrap_or(0),
             limit: number("memory.limit_in_bytes").or_else(|| number("memory.max")).filter(|n| *n < NO_LIMIT),
-            faults: field("memory.stat", &["total_pgfault", "pgfault"]).unwrap_or(0),
-            major_faults: field("memory.stat", &["total_pgmajfault", "pgmajfault"]).unwrap_or(0),
+            faults: stat(&["total_pgfault", "pgfault"]).unwrap_or(0),
+            major_faults: stat(&["total_pgmajfault", "pgmajfault"]).unwrap_or(0),
         },
         tasks: number("pids.current").unwrap_or(0),
     }
+}
+
+/// A file of the first folder that has it.
+pub(super) fn first(folders: &[&Path], file: &str) -> Option<String> {
+    folders.iter().find_map(|folder| std::fs::read_to_string(folder.join(file)).ok())
+}
+
+/// The number that such a file holds.
+pub(super) fn number(folders: &[&Path], file: &str) -> Option<u64> {
+    first(folders, file)?.trim().parse().ok()
 }
 
 pub(super) fn value_of(text: &str, name: &str) -> Option<u64> {

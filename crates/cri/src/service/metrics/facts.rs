@@ -104,20 +104,29 @@ pub(in crate::service) fn interfaces_in(netns: &Path) -> Vec<Interface> {
     interfaces(&dev.unwrap_or_default())
 }
 
-pub(super) fn of_container(runtime: &Runtime, sandbox: &Sandbox, container: &Container) -> Facts {
+/// The file system that containers write to: bytes, inodes, and how many of those are free.
+pub(super) fn space(runtime: &Runtime) -> (u64, u64, u64) {
+    let space = filesystem::usage(&runtime.config().images_dir);
+    space.map_or((0, 0, 0), |s| (s.total_bytes, s.total_inodes, s.free_inodes))
+}
+
+pub(super) fn of_container(
+    runtime: &Runtime,
+    pod: &Whose,
+    space: (u64, u64, u64),
+    container: &Container,
+) -> Facts {
     let record = container.record();
     let config = record.config();
-    let pod = sandbox.record().config().metadata.unwrap_or_default();
     let group = runtime.group(&record.cgroup);
-    let space = filesystem::usage(&runtime.config().images_dir);
     Facts {
         whose: Whose {
             container: config.metadata.map(|m| m.name).unwrap_or_default(),
             group: of_group(&record.cgroup),
             image: record.image_name.clone(),
             id: record.id.clone(),
-            namespace: pod.namespace,
-            pod: pod.name,
+            namespace: pod.namespace.clone(),
+            pod: pod.pod.clone(),
         },
         at: now(),
         started_at: record.started_at,
@@ -125,7 +134,7 @@ pub(super) fn of_container(runtime: &Runtime, sandbox: &Sandbox, container: &Con
         oom_kills: group.oom_kills(),
         processes: processes(&group.processes()),
         written: runtime.inner.images.snapshot_usage(&record.id).map_or(0, |usage| usage.bytes),
-        space: space.map_or((0, 0, 0), |s| (s.total_bytes, s.total_inodes, s.free_inodes)),
+        space,
         resources: config.linux.and_then(|linux| linux.resources).unwrap_or_default(),
     }
 }

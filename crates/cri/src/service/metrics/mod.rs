@@ -26,16 +26,20 @@ impl Service {
 
     fn read_sandbox_metrics(&self) -> Vec<PodSandboxMetrics> {
         let sandboxes: Vec<_> = self.0.sandboxes().values().cloned().collect();
+        let space = facts::space(&self.0);
         let ready = sandboxes.into_iter().filter(|s| s.record().state == SandboxState::Ready);
         ready
             .map(|sandbox| {
+                let pod = facts::of_pod(&sandbox);
                 let containers = self.0.containers_of(&sandbox.id);
                 let running = containers.into_iter().filter(|c| c.state() == State::Running);
                 PodSandboxMetrics {
-                    metrics: table::of_pod(&facts::of_pod(&sandbox)),
+                    metrics: table::of_pod(&pod),
                     container_metrics: running
                         .map(|container| ContainerMetrics {
-                            metrics: table::of_container(&facts::of_container(&self.0, &sandbox, &container)),
+                            metrics: table::of_container(&facts::of_container(
+                                &self.0, &pod.whose, space, &container,
+                            )),
                             container_id: container.id.clone(),
                         })
                         .collect(),
