@@ -92,7 +92,7 @@ impl State {
             return Ok(());
         };
         // What left the selection is shown as it was last in it.
-        let last = match &event.past {
+        let last = match past {
             Past::Was(last) if change == Change::Deleted && !event.deleted => Some(last),
             _ => None,
         };
@@ -129,13 +129,18 @@ impl State {
 
     /// What an event changed, and how it was before, as they are shown.
     async fn shown(&self, event: &Event) -> Result<(Arc<Object>, Past), ApiError> {
-        let show = |object: &Arc<Object>| self.resource.show_one(&self.registry, Arc::clone(object));
-        let past = match &event.past {
-            Past::Was(object) => Past::Was(show(object).await?),
-            Past::Absent => Past::Absent,
-            Past::Unknown => Past::Unknown,
+        let mut both = vec![Arc::clone(&event.object)];
+        if let Past::Was(before) = &event.past {
+            both.push(Arc::clone(before));
+        }
+        let mut both = self.resource.show_all(&self.registry, both).await?.into_iter();
+        let object = both.next().unwrap_or_else(|| Arc::clone(&event.object));
+        let past = match (&event.past, both.next()) {
+            (Past::Was(_), Some(before)) => Past::Was(before),
+            (Past::Absent, _) => Past::Absent,
+            _ => Past::Unknown,
         };
-        Ok((show(&event.object).await?, past))
+        Ok((object, past))
     }
 }
 
