@@ -12,6 +12,7 @@ use trine_typed::k8s_openapi::api::core::v1::ReplicationController;
 use trine_typed::kube::{self, Client};
 use trine_typed::mirror::Mirror;
 use trine_typed::supervise;
+use trine_typed::work_queue::Next;
 
 use crate::mirrors::Mirrors;
 use crate::workload::wake::Kind;
@@ -143,6 +144,13 @@ pub fn log(controller: &'static str, error: &ControllerError) {
     } else {
         tracing::warn!(controller, message, "will be tried again");
     }
+}
+
+/// What becomes of a key whose reconcile failed: it is tried again.
+#[must_use]
+pub fn retried(controller: &'static str, error: &ControllerError) -> Next {
+    log(controller, error);
+    Next::Retry
 }
 
 /// Runs all controllers until `stop`. One that panics is started again; the others go on.

@@ -8,6 +8,13 @@ pub fn is_finished(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
+/// Whether a Pod uses a claim.
+#[must_use]
+pub fn has_claims(pod: &Pod) -> bool {
+    let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_ref());
+    volumes.into_iter().flatten().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some())
+}
+
 /// Names of the claims that a Pod uses, generic ephemeral volumes included.
 #[must_use]
 pub fn claim_names(pod: &Pod) -> Vec<String> {
@@ -31,6 +38,8 @@ mod tests {
             {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
             {"name": "b", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
             {"name": "c", "emptyDir": {}}]}});
-        assert_eq!(claim_names(&serde_json::from_value(pod).unwrap()), ["data", "p-b"]);
+        let pod = serde_json::from_value(pod).unwrap();
+        assert_eq!(claim_names(&pod), ["data", "p-b"]);
+        assert!(has_claims(&pod) && !has_claims(&Pod::default()));
     }
 }

@@ -20,13 +20,6 @@ pub(super) const SHORTEST: i64 = 3600;
 /// The longest, and the longest of Kubernetes' own signers.
 const LONGEST: i64 = 91 * 86_400;
 const LONGEST_OWN: i64 = 86_400;
-/// The longest time of a certificate of this signer, seconds.
-pub(super) fn longest(signer: &str) -> i64 {
-    let domain = signer.split('/').next().unwrap_or_default();
-    let own = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
-    if own { LONGEST_OWN } else { LONGEST }
-}
-
 /// Seconds between the ends of a certificate's time and its exchange, at least.
 const MARGIN: i64 = 600;
 /// How far from now a certificate's time may begin, seconds.
@@ -37,6 +30,13 @@ const MOST_CHAIN: usize = 100 << 10;
 const LONGEST_UID: usize = 128;
 /// What a signer says, once.
 const ANSWERS: [&str; 3] = ["Denied", "Failed", "Issued"];
+
+/// The longest time of a certificate of this signer, seconds.
+pub(super) fn longest(signer: &str) -> i64 {
+    let domain = signer.split('/').next().unwrap_or_default();
+    let own = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
+    if own { LONGEST_OWN } else { LONGEST }
+}
 
 /// The hooks of PodCertificateRequests.
 pub struct PodCertificates;

@@ -14,7 +14,7 @@ use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
-use trine_typed::pods::claim_names;
+use trine_typed::pods::has_claims;
 
 use crate::frame::{ControllerError, Cx, log};
 use plan::{Action, World, plan};
@@ -52,7 +52,7 @@ pub async fn run(cx: Cx) {
     // Most Pods have no claim, and a large cluster has changes of them all the time.
     let woken = Arc::clone(&changed);
     let _woken = mirrors.pods.subscribe(move |old, new| {
-        if [old, new].into_iter().flatten().any(|pod| !claim_names(pod).is_empty()) {
+        if [old, new].into_iter().flatten().any(|pod| has_claims(pod)) {
             woken.notify_one();
         }
     });
@@ -71,7 +71,7 @@ pub async fn run(cx: Cx) {
 
 fn world(mirrors: &Mirrors) -> World {
     World {
-        pods: mirrors.pods.all().into_iter().filter(|pod| !claim_names(pod).is_empty()).collect(),
+        pods: mirrors.pods.all().into_iter().filter(|pod| has_claims(pod)).collect(),
         nodes: mirrors.nodes.all().into_iter().map(|n| (n.name_any(), n)).collect(),
         claims: (mirrors.claims.all().into_iter())
             .map(|c| ((c.namespace().unwrap_or_default(), c.name_any()), c))

@@ -28,7 +28,7 @@ use crate::workload::claim::Claimer;
 use crate::workload::pods::{Pods, after_failure};
 use crate::workload::revisions::{Made, Revisions, beyond_history, history, revision};
 use crate::workload::selecting::{selector, selects};
-use crate::workload::{doubt, wake};
+use crate::workload::wake;
 use plan::{Plan, Turn, plan, status};
 use pod::HASH;
 
@@ -118,7 +118,6 @@ impl Controller {
         }
         let Some((current, olds)) = self.history(&set, &selector).await? else { return Ok(Next::Retry) };
         let hash = current.labels().get(HASH).cloned().unwrap_or_default();
-        doubt::resolve(&self.client, &self.pods.mirror, &*set, &selector).await?;
         let pods = self.claim(&set, &selector).await?;
         let nodes = self.nodes.all();
         let uid = set.uid().unwrap_or_default();
@@ -170,10 +169,8 @@ impl Controller {
         set: &DaemonSet,
         selector: &LabelSelector,
     ) -> Result<Vec<Arc<Pod>>, ControllerError> {
-        let mut pods = self.pods.mirror.controlled_by(&set.uid().unwrap_or_default());
-        let orphans = self.pods.mirror.orphans(&set.namespace().unwrap_or_default());
-        pods.extend(orphans.into_iter().filter(|pod| selects(selector, &pod.metadata)));
         let claimer = Claimer { client: &self.client, owner: set, selector, finalizers: &[] };
+        let pods = claimer.candidates(&self.pods.mirror).await?;
         claimer.claim(&self.pods.mirror, pods).await
     }
 

@@ -94,12 +94,9 @@ impl Controller {
     async fn reconcile(&self, key: &Key) -> Result<Next, ControllerError> {
         let Some(deployment) = self.deployments.get(&key.namespace, &key.name) else { return Ok(Next::Wait) };
         let Some(selector) = selected(&deployment) else { return Ok(Next::Wait) };
-        doubt::resolve(&self.client, &self.sets, &*deployment, &selector).await?;
-        let mut sets = self.sets.controlled_by(&deployment.uid().unwrap_or_default());
-        sets.extend(self.sets.orphans(&key.namespace));
         let claimer =
             Claimer { client: &self.client, owner: &*deployment, selector: &selector, finalizers: &[] };
-        let sets = claimer.claim(&self.sets, sets).await?;
+        let sets = claimer.claim(&self.sets, claimer.candidates(&self.sets).await?).await?;
         let running = if limits::is_rolling(&deployment) { BTreeMap::new() } else { self.running(&sets) };
         let sets = sets.into_iter().map(Arc::unwrap_or_clone).collect();
         let plan = plan(&deployment, sets, &running, trine_clock::now());

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use trine_objects::selector::label::LabelSelector;
+use trine_objects::time;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
@@ -18,8 +19,7 @@ use trine_typed::mirror::{Key, Mirror, Subscription};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx};
-use crate::workload::pods::retried;
+use crate::frame::{ControllerError, Cx, retried};
 use crate::workload::selecting::{selector, selects};
 use crate::workload::wake;
 use plan::{Wanted, asks_controllers, failed, stale_in, tell, wanted};
@@ -174,7 +174,7 @@ impl Controller {
             Some(wait) if !wait.is_zero() => return Ok(Next::After(wait)),
             Some(_) => {}
         }
-        let now = trine_clock::now().strftime("%FT%TZ").to_string();
+        let now = time::format(trine_clock::now().as_second());
         let condition = json!({"type": "DisruptionTarget", "status": "False", "reason": null, "message": null,
             "lastTransitionTime": now, "observedGeneration": pod.metadata.generation});
         let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}});

@@ -11,8 +11,7 @@ use trine_typed::mirror::{Key, Mirror};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::endpoint_slice::{WORKERS, by_pods};
-use crate::frame::{ControllerError, Cx};
-use crate::workload::pods::retried;
+use crate::frame::{ControllerError, Cx, retried};
 use crate::workload::wake;
 use plan::{Step, plan};
 

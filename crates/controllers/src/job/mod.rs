@@ -35,8 +35,8 @@ use crate::workload::batch::slow_start;
 use crate::workload::claim::Claimer;
 use crate::workload::pods::{Pods, after_failure};
 use crate::workload::readiness::{is_active, is_ready, is_terminating};
-use crate::workload::selecting::{selector, selects};
-use crate::workload::{doubt, wake};
+use crate::workload::selecting::selector;
+use crate::workload::wake;
 use backoff::Backoff;
 pub use conditions::{end, is_finished};
 use plan::{Assessment, Step, assess, conclude, count, reached};
@@ -106,7 +106,6 @@ impl Controller {
             return Ok(Next::Wait);
         }
         let Some(selector) = selected(&job) else { return Ok(Next::Wait) };
-        doubt::resolve(&self.client, &self.pods.mirror, &*job, &selector).await?;
         let pods = self.claim(&job, &selector).await?;
         let now = trine_clock::now();
         let found = assess(&job, &pods, self.backoff(&uid), now);
@@ -129,10 +128,8 @@ impl Controller {
     }
 
     async fn claim(&self, job: &Job, selector: &LabelSelector) -> Result<Vec<Arc<Pod>>, ControllerError> {
-        let mut pods = self.pods.mirror.controlled_by(&job.uid().unwrap_or_default());
-        let orphans = self.pods.mirror.orphans(&job.namespace().unwrap_or_default());
-        pods.extend(orphans.into_iter().filter(|pod| selects(selector, &pod.metadata)));
         let claimer = Claimer { client: &self.client, owner: job, selector, finalizers: &[TRACKED] };
+        let pods = claimer.candidates(&self.pods.mirror).await?;
         claimer.claim(&self.pods.mirror, pods).await
     }
 

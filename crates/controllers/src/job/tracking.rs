@@ -13,8 +13,7 @@ use trine_typed::work_queue::{Next, WorkQueue};
 
 use super::template::{TRACKED, is_tracked};
 use super::{is_finished, is_foreign};
-use crate::frame::ControllerError;
-use crate::workload::pods::retried;
+use crate::frame::{ControllerError, retried};
 use crate::workload::wake;
 
 /// Pods that are released at a time.

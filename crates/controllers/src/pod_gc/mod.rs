@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use trine_objects::time;
 use trine_typed::k8s_openapi::api::core::v1::{Node, Pod};
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -64,7 +65,7 @@ fn last_words(pod: &Pod, now: Timestamp) -> Option<Value> {
     let mut status = json!({"phase": "Failed"});
     if node_of(pod).is_some() {
         status["conditions"] = json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
-            "message": "PodGC: node no longer exists", "lastTransitionTime": now.strftime("%FT%TZ").to_string()}]);
+            "message": "PodGC: node no longer exists", "lastTransitionTime": time::format(now.as_second())}]);
     }
     Some(status)
 }

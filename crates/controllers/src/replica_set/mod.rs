@@ -14,14 +14,13 @@ use trine_typed::mirror::{Key, Mirror, controller_of};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx};
+use crate::frame::{ControllerError, Cx, retried};
 use crate::workload::batch::slow_start;
 use crate::workload::claim::Claimer;
-use crate::workload::pods::retried;
 use crate::workload::pods::{Pods, from_template, in_ending_namespace, said};
 use crate::workload::readiness::{available_in, is_active, is_terminating};
 use crate::workload::selecting::selects;
-use crate::workload::{doubt, ranking, wake};
+use crate::workload::{ranking, wake};
 pub use kinds::Replicated;
 use plan::{Failure, Step};
 
@@ -54,7 +53,6 @@ impl<K: Replicated> Controller<K> {
     async fn reconcile(&self, key: &Key) -> Result<Next, ControllerError> {
         let Some(set) = self.sets.get(&key.namespace, &key.name) else { return Ok(Next::Wait) };
         let Some(selector) = set.selector() else { return Ok(Next::Wait) };
-        doubt::resolve(&self.pods.client, &self.pods.mirror, &*set, &selector).await?;
         let active = self.claim(&set, &selector).await?;
         let failure = match set.meta().deletion_timestamp {
             None => self.manage(&set, active).await.err(),
@@ -77,11 +75,9 @@ impl<K: Replicated> Controller<K> {
 
     /// Active Pods that are the set's, after taking over and letting go.
     async fn claim(&self, set: &K, selector: &LabelSelector) -> Result<Vec<Arc<Pod>>, ControllerError> {
-        let mut pods = self.pods.mirror.controlled_by(&set.uid().unwrap_or_default());
-        let orphans = self.pods.mirror.orphans(&set.namespace().unwrap_or_default());
-        pods.extend(orphans.into_iter().filter(|pod| selects(selector, &pod.metadata)));
-        pods.retain(|pod| is_active(pod));
         let claimer = Claimer { client: &self.pods.client, owner: set, selector, finalizers: &[] };
+        let mut pods = claimer.candidates(&self.pods.mirror).await?;
+        pods.retain(|pod| is_active(pod));
         claimer.claim(&self.pods.mirror, pods).await
     }
 

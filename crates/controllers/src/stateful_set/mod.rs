@@ -18,7 +18,7 @@ use trine_typed::k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, S
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use trine_typed::kube::api::{Patch, PatchParams, PostParams};
 use trine_typed::kube::{self, Api, Client, ResourceExt};
-use trine_typed::mirror::{Key, Mirror, Subscription};
+use trine_typed::mirror::{Key, Mirror, Subscription, controller_of};
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
@@ -27,7 +27,7 @@ use crate::workload::claim::Claimer;
 use crate::workload::pods::{Pods, after_failure, in_ending_namespace, said};
 use crate::workload::revisions::{Made, Revisions, beyond_history, history, revision, template_of};
 use crate::workload::selecting::{selector, selects};
-use crate::workload::{doubt, wake};
+use crate::workload::wake;
 use plan::{Act, Revision, Turn, plan, status};
 
 /// Upstream's name of the controller.
@@ -104,7 +104,6 @@ impl Controller {
         let Some(selector) = selected(&set) else { return Ok(Next::Wait) };
         let found = self.revisions.of(&*set, &selector).await?;
         let Some((current, update, olds)) = self.history(&set, found).await? else { return Ok(Next::Retry) };
-        doubt::resolve(&self.client, &self.pods.mirror, &*set, &selector).await?;
         let pods = self.claim(&set, &selector).await?;
         let claims = self.claims_of(&set);
         let now = trine_clock::now();
@@ -171,12 +170,10 @@ impl Controller {
         set: &StatefulSet,
         selector: &LabelSelector,
     ) -> Result<Vec<Arc<Pod>>, ControllerError> {
-        let mut pods = self.pods.mirror.controlled_by(&set.uid().unwrap_or_default());
-        let orphans = self.pods.mirror.orphans(&set.namespace().unwrap_or_default());
-        let member =
-            |pod: &Arc<Pod>| identity::ordinal(set, pod).is_some() && selects(selector, &pod.metadata);
-        pods.extend(orphans.into_iter().filter(member));
         let claimer = Claimer { client: &self.client, owner: set, selector, finalizers: &[] };
+        let mut pods = claimer.candidates(&self.pods.mirror).await?;
+        // What is nobody's and has no number is none of its Pods.
+        pods.retain(|pod| controller_of(&pod.metadata).is_some() || identity::ordinal(set, pod).is_some());
         claimer.claim(&self.pods.mirror, pods).await
     }
 

@@ -17,8 +17,8 @@ use trine_typed::pods::is_finished;
 use trine_typed::work_queue::{Next, WorkQueue};
 
 use crate::events::Events;
-use crate::frame::{ControllerError, Cx};
-use crate::workload::pods::{Pods, retried};
+use crate::frame::{ControllerError, Cx, retried};
+use crate::workload::pods::Pods;
 use crate::workload::wake;
 use plan::{Stay, stay};
 

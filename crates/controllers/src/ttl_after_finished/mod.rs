@@ -10,9 +10,8 @@ use trine_typed::kube::{self, Api, Client, ResourceExt};
 use trine_typed::mirror::{Key, Mirror};
 use trine_typed::work_queue::{Next, WorkQueue};
 
-use crate::frame::{ControllerError, Cx};
+use crate::frame::{ControllerError, Cx, retried};
 use crate::job::end;
-use crate::workload::pods::retried;
 use crate::workload::wake;
 
 /// Jobs that are looked at at a time.

@@ -71,6 +71,21 @@ pub struct Claimer<'a, O> {
 }
 
 impl<O: Kind + Resource<Scope = NamespaceResourceScope>> Claimer<'_, O> {
+    /// What may be the owner's, for [`Self::claim`] to look at; looked up first if that is doubted.
+    ///
+    /// # Errors
+    /// What [`doubt::resolve`] says.
+    pub async fn candidates<D: Kind + Resource<Scope = NamespaceResourceScope>>(
+        &self,
+        mirror: &Mirror<D>,
+    ) -> Result<Vec<Arc<D>>, ControllerError> {
+        doubt::resolve(self.client, mirror, self.owner, self.selector).await?;
+        let mut objects = mirror.controlled_by(&self.owner.uid().unwrap_or_default());
+        let orphans = mirror.orphans(&self.owner.namespace().unwrap_or_default());
+        objects.extend(orphans.into_iter().filter(|object| selects(self.selector, object.meta())));
+        Ok(objects)
+    }
+
     /// Takes over and lets go among these objects, and returns those that are the owner's now.
     ///
     /// # Errors

@@ -15,8 +15,7 @@ use super::wake::Kind;
 use crate::frame::ControllerError;
 
 /// Whether a write that failed so may have been done: there was no answer, or one of somebody who does not know.
-#[must_use]
-pub fn may_be_done(error: &kube::Error) -> bool {
+fn may_be_done(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code >= 500,
         kube::Error::BuildRequest(_) => false,

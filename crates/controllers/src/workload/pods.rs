@@ -13,7 +13,7 @@ use trine_typed::work_queue::Next;
 use super::claim::reference;
 use super::doubt;
 use crate::events::Events;
-use crate::frame::{ControllerError, log};
+use crate::frame::{ControllerError, retried};
 
 /// A Pod of a template that `owner` controls, with a name that the server chooses.
 #[must_use]
@@ -159,14 +159,7 @@ pub fn said(error: &kube::Error) -> String {
     }
 }
 
-/// What becomes of a key whose reconcile failed: it is tried again.
-#[must_use]
-pub fn retried(controller: &'static str, error: &ControllerError) -> Next {
-    log(controller, error);
-    Next::Retry
-}
-
-/// The same where something is made: it is tried again, but for what cannot be made any more because its namespace
+/// What becomes of a key for which something is made when that failed: it is tried again, but for what cannot be made any more because its namespace
 /// ends.
 #[must_use]
 pub fn after_failure(controller: &'static str, error: &ControllerError) -> Next {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use tokio::time::Instant;
+use trine_objects::conditions;
 
 use crate::truth::{Truth, is_active, is_going, is_over, is_ready, name, owner, text, uid};
 
@@ -16,9 +17,19 @@ const KINDS: [&str; 8] = [
     "/policy/poddisruptionbudgets/",
 ];
 /// The finalizer of Pods whose end is to be counted.
-pub const TRACKED: &str = "batch.kubernetes.io/job-tracking";
+const TRACKED: &str = "batch.kubernetes.io/job-tracking";
 /// Where a Pod of an indexed Job has its index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// Whether a Pod's end is yet to be counted.
+pub fn is_tracked(pod: &Value) -> bool {
+    pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|f| f == TRACKED))
+}
+
+/// Whether a Job has come to its end.
+pub fn has_concluded(job: &Value) -> bool {
+    conditions::is_true(job, "Complete") || conditions::is_true(job, "Failed")
+}
 
 /// Whether the rules look at what this key holds.
 pub fn concerns(key: &str) -> bool {
@@ -103,9 +114,7 @@ fn pod(truth: &mut Truth, key: &str, old: Option<&Value>, new: Option<&Value>, n
 /// A Pod of a Job has ended, and that is to be counted.
 fn note_end(truth: &mut Truth, pod: &Value) {
     let Some(owner) = owner(pod).filter(|o| o["kind"] == "Job") else { return };
-    let tracked =
-        pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|f| f == TRACKED));
-    if !tracked {
+    if !is_tracked(pod) {
         return;
     }
     let ends = truth.ends.entry(text(&owner["uid"]).to_owned()).or_default();
@@ -237,11 +246,6 @@ fn replica_set(truth: &mut Truth, old: Option<&Value>, new: &Value, now: Instant
 
 /// The ends of a Job's Pods are counted once each.
 fn job(truth: &mut Truth, old: Option<&Value>, new: &Value) {
-    let has = |job: &Value, what: &str| {
-        let all = job["status"]["conditions"].as_array();
-        all.is_some_and(|all| all.iter().any(|c| c["type"] == what && c["status"] == "True"))
-    };
-    let over = |job: &Value| has(job, "Complete") || has(job, "Failed");
     let number = |job: &Value, key: &str| job["status"][key].as_i64().unwrap_or(0);
     let none = crate::truth::Ends::default();
     let mut complaints = Vec::new();
@@ -271,7 +275,7 @@ fn job(truth: &mut Truth, old: Option<&Value>, new: &Value) {
             complaints.push(format!("counts {good} successes and {bad} failures of {ended} Pods"));
         }
         // One that goes and leaves its Pods behind counts no more of them.
-        let ends_now = over(new) && !is_going(new) && old.is_none_or(|old| !over(old));
+        let ends_now = has_concluded(new) && !is_going(new) && old.is_none_or(|old| !has_concluded(old));
         if ends_now && !(least..=most).contains(&good) {
             complaints.push(format!("is over with {good} successes, of which there were {least} to {most}"));
         }
@@ -283,7 +287,7 @@ fn job(truth: &mut Truth, old: Option<&Value>, new: &Value) {
                 complaints.push(format!("had {key} {} and now {}", number(old, key), number(new, key)));
             }
         }
-        if over(old) && !over(new) {
+        if has_concluded(old) && !has_concluded(new) {
             complaints.push("was over, and is not any more".to_owned());
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::rules::{TRACKED, healthy, node_of, share};
+use crate::rules::{has_concluded, healthy, is_tracked, node_of, share};
 use crate::truth::{Truth, is_active, is_going, is_ready, name, owner, text, uid};
 
 /// What is not as it should be.
@@ -165,21 +165,14 @@ fn daemon_set(truth: &Truth, set: &Value, say: &mut impl FnMut(String)) {
 
 fn job(truth: &Truth, job: &Value, say: &mut impl FnMut(String)) {
     let pods = truth.pods_of(uid(job));
-    let conditions = job["status"]["conditions"].as_array();
-    let is = |what: &str| {
-        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == what && c["status"] == "True"))
-    };
-    let over = is("Complete") || is("Failed");
+    let over = has_concluded(job);
     if !over && !rests(job) {
         say(format!("Job {} is not over: {}", name(job), job["status"]));
     }
     if let Some(pod) = pods.iter().find(|pod| is_active(pod)) {
         say(format!("Job {} still has {}", name(job), name(pod)));
     }
-    let held = |pod: &&std::sync::Arc<Value>| {
-        pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|f| f == TRACKED))
-    };
-    if over && let Some(pod) = pods.iter().find(held) {
+    if over && let Some(pod) = pods.iter().find(|pod| is_tracked(pod)) {
         say(format!("Job {} is over and holds {}", name(job), name(pod)));
     }
     if over && number(&job["status"]["active"]) != 0 {

@@ -188,8 +188,7 @@ pub fn is_active(pod: &Value) -> bool {
 
 /// Whether a Pod is ready.
 pub fn is_ready(pod: &Value) -> bool {
-    let all = pod["status"]["conditions"].as_array();
-    all.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
+    trine_objects::conditions::is_true(pod, "Ready")
 }
 
 fn shown(object: &Value) -> String {

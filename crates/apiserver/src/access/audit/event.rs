@@ -8,6 +8,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
+use trine_objects::time;
 
 use super::Auditor;
 use super::annotations::Added;
@@ -35,7 +36,7 @@ pub struct Noted {
 }
 
 fn now() -> String {
-    trine_clock::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    time::format_micro(trine_clock::now().as_microsecond())
 }
 
 /// The request's id: the client's, or a new one.
