@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use trine_kernel::nft::matches::{STATE_RELATED, ct_bit};
 use trine_kernel::nft::{
     Batch, Chain as Table, ChainKind, CmpOp, CtDirection, CtKey, Element, Expr, Family, Field, Hook, MetaKey,
-    Reg, Rule, Set, SetFlags, Verdict, concat,
+    Reg, Rule, Set, SetFlags, Verdict, concat, octets,
 };
 
 use crate::plan::{Action, Chain, Content, From, Pass, To};
@@ -39,13 +39,6 @@ fn destination(v6: bool, to: Reg) -> Expr {
 /// The register behind an address that is at the first.
 fn behind(v6: bool) -> Reg {
     Reg(if v6 { 4 } else { 1 })
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
 }
 
 fn within(set: &str) -> Expr {

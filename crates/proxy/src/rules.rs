@@ -19,7 +19,7 @@ use trine_kernel::nft::matches::{
 };
 use trine_kernel::nft::{
     Batch, Chain, ChainKind, CmpOp, CtKey, Element, Expr, Family, Field, Hook, MetaKey, NatKind, Reg,
-    RejectKind, Rule, Set, SetFlags, Verdict, concat,
+    RejectKind, Rule, Set, SetFlags, Verdict, concat, octets,
 };
 
 use crate::config::Config;
@@ -300,13 +300,6 @@ fn add_sticky(batch: &mut Batch, table: &str, seconds: u32, count: u16) {
     batch.add_rule(table, &chain, &Rule::new(client().into_iter().chain([known(), forget])));
     batch.add_rule(table, &chain, &Rule::new(client().into_iter().chain(draw)));
     batch.add_rule(table, &chain, &Rule::new([goto(&chain_of(count))]));
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
 }
 
 fn front_key(front: &Front) -> Vec<u8> {

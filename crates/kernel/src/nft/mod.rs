@@ -32,6 +32,7 @@ pub use expr::{
 };
 pub use list::{ChainInfo, SetInfo};
 pub use object::{
-    Chain, ChainKind, Data, Element, Family, Field, Hook, Set, SetData, SetFlags, concat, type_id, type_len,
+    Chain, ChainKind, Data, Element, Family, Field, Hook, Set, SetData, SetFlags, concat, octets, type_id,
+    type_len,
 };
 pub use socket::Nft;

@@ -1,6 +1,6 @@
 //! What a table holds: chains, sets and maps, elements.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::attr::Writer;
@@ -163,6 +163,15 @@ pub fn concat(fields: &[&[u8]]) -> Vec<u8> {
         bytes.resize(bytes.len().next_multiple_of(4), 0);
     }
     bytes
+}
+
+/// An address as a field has it.
+#[must_use]
+pub fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
 }
 
 /// What a map's elements lead to.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use trine_kernel::nft::{Flow, concat};
+use trine_kernel::nft::{Flow, concat, octets};
 
 use crate::spec::{AttachmentId, CniError, Code};
 
@@ -39,13 +39,6 @@ pub struct Mapping {
     pub target: IpAddr,
     /// The container's port.
     pub target_port: u16,
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
 }
 
 impl Mapping {
