@@ -1,17 +1,41 @@
 //! `cargo xtask bench NAME`: the benchmarks, with the release build of the program.
 
+use std::path::Path;
 use std::process::Command;
 
+use crate::packages;
 use crate::test::{cargo_command, run_command, workspace_root};
+use crate::upstream::go::{self, Tool};
 
-/// Runs a benchmark. The words behind the name are those of `sched`: `--nodes N`, `--pods M`, and `--debug` for the debug build.
+/// containerd, from its published module: itself, what holds a Pod, and what gives it an image.
+const CONTAINERD: [Tool; 3] =
+    [containerd("containerd"), containerd("containerd-shim-runc-v2"), containerd("ctr")];
+
+const fn containerd(file: &'static str) -> Tool {
+    let package = match file.as_bytes() {
+        b"containerd" => "github.com/containerd/containerd/v2/cmd/containerd",
+        b"ctr" => "github.com/containerd/containerd/v2/cmd/ctr",
+        _ => "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+    };
+    Tool {
+        module: "tests/upstream/containerd",
+        package,
+        test: false,
+        file,
+        ldflags: "-X github.com/containerd/containerd/v2/version.Version={version}",
+        versioned: "github.com/containerd/containerd/v2",
+    }
+}
+
+/// Runs a benchmark. The words behind the name are those of `sched` (`--nodes N`, `--pods M`, and `--debug` for the debug build)
+/// and of `cri` (`--rounds N`, `--alone`, `--reference`).
 ///
 /// # Errors
 /// If there is none of that name, or it fails.
 pub fn run(name: &str, words: &[&str]) -> anyhow::Result<()> {
     let root = workspace_root()?;
     let cargo = |words: &[&str]| run_command(cargo_command(&root).args(words));
-    anyhow::ensure!(words.is_empty() || name == "sched", "{name} takes no words");
+    anyhow::ensure!(words.is_empty() || ["sched", "cri"].contains(&name), "{name} takes no words");
     match name {
         "api" => {
             cargo(&["bench", "--package", "trine-store", "--bench", "writes", "--quiet"])?;
@@ -37,6 +61,38 @@ pub fn run(name: &str, words: &[&str]) -> anyhow::Result<()> {
             }
             run_command(&mut command)
         }
-        _ => anyhow::bail!("benchmarks: api, pod, sched"),
+        "cri" => cri(&root, words),
+        _ => anyhow::bail!("benchmarks: api, cri, pod, sched"),
     }
+}
+
+/// Trine's runtime beside containerd with runc and with crun. `--alone` without them; `--reference` on the reference plugins' bridge
+/// instead of Trine's network; a run that is neither and has all rounds writes its page.
+fn cri(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    packages::install_for_bench()?;
+    let mut command = cargo_command(root);
+    command.args(["bench", "--package", "trine-cri", "--bench", "cri", "--quiet", "--"]);
+    if !words.contains(&"--alone") {
+        for tool in &CONTAINERD {
+            go::build(root, tool)?;
+        }
+        command.arg("--containerd").arg(root.join("target/upstream"));
+        command.args(["--runc", packages::RUNC, "--crun", packages::CRUN]);
+    }
+    let page = match words.iter().find(|word| word.starts_with("--")) {
+        None => Some("benches/CRI.md"),
+        Some(_) if words == ["--reference"] => Some("benches/CRI-REFERENCE.md"),
+        Some(_) => None,
+    };
+    if let Some(page) = page {
+        command.arg("--out").arg(root.join(page));
+    }
+    for word in words.iter().filter(|word| **word != "--alone") {
+        if *word == "--reference" {
+            command.args(["--bridge", packages::REFERENCE_PLUGINS]);
+        } else {
+            command.arg(word);
+        }
+    }
+    run_command(&mut command)
 }

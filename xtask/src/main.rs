@@ -21,6 +21,8 @@ cargo xtask bench pod          how long a user waits for a node, a Pod, and its 
 cargo xtask bench api          how fast the store and the API server are, beside etcd
 cargo xtask bench sched [--nodes N] [--pods M] [--debug]  how fast Pods get their nodes: 1,000 hollow nodes and 30,000 Pods;
                                benches/SCHED.md, unless it is smaller
+cargo xtask bench cri [--rounds N] [--alone] [--reference]  the calls of a Pod's life on Trine's runtime, beside containerd with
+                               runc and with crun; benches/CRI.md; --reference: on the reference network plugins' bridge
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
 cargo xtask manifests          a database, an agent, a server under load, and upstream's metrics-server, minutes in all

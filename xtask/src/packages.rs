@@ -33,6 +33,21 @@ const NEEDED_FOR_VM: [(&str, &str); 6] = [
 const NEEDED_FOR_SWAP: [(&str, &str); 3] =
     [("busybox-static", "/bin/busybox"), ("containerd", "/usr/bin/containerd"), ("runc", "/usr/sbin/runc")];
 
+/// runc.
+pub const RUNC: &str = "/usr/sbin/runc";
+/// crun.
+pub const CRUN: &str = "/usr/bin/crun";
+/// The folder of the reference network plugins.
+pub const REFERENCE_PLUGINS: &str = "/usr/lib/cni";
+
+/// The same for other runtimes beside Trine's.
+const NEEDED_FOR_BENCH: [(&str, &str); 4] = [
+    ("busybox-static", "/bin/busybox"),
+    ("containernetworking-plugins", "/usr/lib/cni/bridge"),
+    ("crun", CRUN),
+    ("runc", RUNC),
+];
+
 /// Modules whose files tests read (upstream's samples of objects), with their versions.
 const MODULES: [&str; 1] = ["k8s.io/api@v0.37.0"];
 
@@ -107,6 +122,14 @@ pub fn install_for_vm() -> anyhow::Result<()> {
 /// If something is missing and cannot be installed.
 pub fn install_for_swap() -> anyhow::Result<()> {
     install_or_say(&NEEDED_FOR_SWAP)
+}
+
+/// Installs what containerd runs containers with, and the reference network plugins.
+///
+/// # Errors
+/// If something is missing and cannot be installed.
+pub fn install_for_bench() -> anyhow::Result<()> {
+    install_or_say(&NEEDED_FOR_BENCH)
 }
 
 fn install_or_say(needed: &[(&'static str, &str)]) -> anyhow::Result<()> {
