@@ -97,9 +97,6 @@ impl Runtime {
             .status(reference)
             .map_err(|source| CriError::Image { call: CALL, source: Box::new(source) })?
             .ok_or_else(|| CriError::NotFound { kind: "image", id: reference.to_owned() })?;
-        // Beside the preparation, so that the container's own join finds the wait over.
-        let runtime = self.clone();
-        tokio::task::spawn_blocking(move || runtime.inner.hierarchies.expect_join());
         let id = new_id()?;
         let folder = sandbox.folder.join("containers").join(&id);
         std::fs::create_dir_all(&folder).map_err(CriError::io("make", &folder))?;

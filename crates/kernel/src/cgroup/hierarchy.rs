@@ -121,14 +121,6 @@ impl Hierarchies {
         });
         Group::new(folders.collect(), below.components().count())
     }
-
-    /// Makes joins cheap for a moment: the first one after a pause waits for an RCU grace period (12 ms measured), those
-    /// right after it do not. Joins the group that this process is in already, which changes nothing; it blocks.
-    pub fn expect_join(&self) {
-        if let Some(first) = self.0.first() {
-            let _ = std::fs::write(first.mount.join(&first.own).join("cgroup.procs"), "0");
-        }
-    }
 }
 
 /// Pure part of [`Hierarchies::discover`]: lines of `/proc/self/cgroup` against `(mount point, root, version 2)`.

@@ -95,11 +95,9 @@ fn own() -> String {
 /// Makes a group as a runtime does and gives where it is.
 fn make_limited_group(all: &mut Hierarchies) -> PathBuf {
     all.prepare().unwrap();
-    all.expect_join();
     let before = own();
     let group = all.group(Path::new("trine-x/pod/ctr"));
     group.create().unwrap();
-    all.expect_join();
     group
         .limit(&Limits { memory: Some(64 << 20), cpu_shares: Some(2), pids: Some(9), ..Limits::default() })
         .unwrap();

@@ -1,6 +1,7 @@
 //! The child that becomes a container's process.
 
 use std::convert::Infallible;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -21,6 +22,15 @@ pub struct Groups {
     pub name: String,
     /// The group's folder on the host.
     pub folder: PathBuf,
+}
+
+impl Groups {
+    /// Version 1's file of threads, which version 2 does not have. A thread that moves itself there takes no lock over all the
+    /// machine's processes: a process that does by `cgroup.procs` waits for an RCU grace period (12 ms measured), and meanwhile
+    /// nobody can fork. The child has one thread.
+    fn tasks(&self) -> PathBuf {
+        self.folder.join("tasks")
+    }
 }
 
 /// The child's ends of its standard streams; `/dev/null` where there is none. Unused with a terminal.
@@ -60,8 +70,8 @@ pub fn create(
 ) -> io::Result<Child> {
     let own = |kind: &str| spec.linux.namespaces.iter().any(|n| n.kind == kind && n.path.is_none());
     let namespaces = NewNamespaces { mount: true, pid: own("pid") };
-    launch(namespaces, pid_namespace, None, stdio, |reporter| {
-        begin(stdio, groups, &spec.process)?;
+    launch(namespaces, groups, pid_namespace, None, stdio, |reporter, born| {
+        begin(stdio, groups, born, &spec.process)?;
         if own("cgroup") {
             namespace::new_cgroup().map_err(SetupError::io("make a cgroup namespace"))?;
         }
@@ -91,8 +101,8 @@ pub fn join(
     stdio: &Stdio,
 ) -> io::Result<Child> {
     let pid_namespace = namespace::pid_namespace(init.0)?;
-    launch(NewNamespaces::default(), Some(&pid_namespace), Some(init.1), stdio, |reporter| {
-        begin(stdio, groups, process)?;
+    launch(NewNamespaces::default(), groups, Some(&pid_namespace), Some(init.1), stdio, |reporter, born| {
+        begin(stdio, groups, born, process)?;
         if let Some(note) = privileges::set_oom_score(process) {
             reporter.say(&Report::Note(note));
         }
@@ -105,22 +115,26 @@ pub fn join(
     })
 }
 
+/// `set_up` is told whether it runs in the version 2 group already.
 fn launch(
     namespaces: NewNamespaces,
+    groups: &[Groups],
     pid_namespace: Option<&OwnedFd>,
     init: Option<&OwnedFd>,
     stdio: &Stdio,
-    set_up: impl FnOnce(&Reporter<'_>) -> Result<(Process, Rest), SetupError>,
+    set_up: impl Fn(&Reporter<'_>, bool) -> Result<(Process, Rest), SetupError>,
 ) -> io::Result<Child> {
     let (reports, child_reports) = pair()?;
     let (child_start, start) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let mut keep = vec![child_reports.as_fd(), child_start.as_fd()];
     keep.extend([&stdio.stdin, &stdio.stdout, &stdio.stderr].into_iter().flatten().map(AsFd::as_fd));
     keep.extend(init.into_iter().map(AsFd::as_fd));
-    let fork = || {
-        fork(namespaces, &keep, || -> Infallible {
+    let birthplace = groups.iter().find(|group| !group.tasks().exists());
+    let birthplace = birthplace.and_then(|group| File::open(&group.folder).ok());
+    let fork_in = |group: Option<&File>| {
+        fork(namespaces, group.map(AsFd::as_fd), &keep, || -> Infallible {
             let reporter = Reporter(&child_reports);
-            let why = match set_up(&reporter) {
+            let why = match set_up(&reporter, group.is_some()) {
                 Err(error) => error.to_string(),
                 Ok((process, rest)) => {
                     reporter.say(&Report::Ready);
@@ -133,6 +147,11 @@ fn launch(
             reporter.say(&Report::Failed(why));
             exit_now(127)
         })
+    };
+    let fork = || match &birthplace {
+        // What cannot be born there says why when it tries to go there.
+        Some(group) => fork_in(Some(group)).or_else(|_| fork_in(None)),
+        None => fork_in(None),
     };
     let Forked { pid, pidfd } = match pid_namespace {
         Some(namespace) => namespace::with_children_in(namespace, fork)?,
@@ -152,7 +171,7 @@ fn wait_for_word(start: &OwnedFd) -> bool {
 }
 
 /// What comes before the host is out of sight.
-fn begin(stdio: &Stdio, groups: &[Groups], process: &Process) -> Result<(), SetupError> {
+fn begin(stdio: &Stdio, groups: &[Groups], born: bool, process: &Process) -> Result<(), SetupError> {
     rustix::process::setsid().map_err(SetupError::at("start a session"))?;
     if !process.terminal {
         let step = || SetupError::at("set the standard streams");
@@ -167,7 +186,12 @@ fn begin(stdio: &Stdio, groups: &[Groups], process: &Process) -> Result<(), Setu
         }
     }
     for group in groups {
-        let file = group.folder.join("cgroup.procs");
+        let tasks = group.tasks();
+        let file = match (tasks.exists(), born) {
+            (true, _) => tasks,
+            (false, true) => continue,
+            (false, false) => group.folder.join("cgroup.procs"),
+        };
         std::fs::write(&file, "0").map_err(|error| SetupError {
             step: format!("join the cgroup {}", group.folder.display()),
             cause: words(&error),

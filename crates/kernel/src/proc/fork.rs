@@ -34,15 +34,23 @@ struct CloneArgs {
     stack: u64,
     stack_size: u64,
     tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
 }
 
+/// The group that [`CloneArgs::cgroup`] names is meant (`linux/sched.h`).
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// Forks. In the child all descriptors but 0, 1, 2 and `keep` are closed, then `child` runs, which never returns;
-/// should it panic, the child ends with code 126. Nothing of the parent's is dropped in the child.
+/// should it panic, the child ends with code 126. Nothing of the parent's is dropped in the child. It is born in the version 2
+/// cgroup whose folder is `group`, if there is one.
 ///
 /// # Errors
 /// What the kernel says; `Unsupported` if this process has more than one thread.
 pub fn fork(
     namespaces: NewNamespaces,
+    group: Option<BorrowedFd<'_>>,
     keep: &[BorrowedFd<'_>],
     child: impl FnOnce() -> std::convert::Infallible,
 ) -> io::Result<Forked> {
@@ -56,9 +64,14 @@ pub fn fork(
     if namespaces.pid {
         flags |= u64::from(libc::CLONE_NEWPID.cast_unsigned());
     }
+    let group = group.and_then(|group| u64::try_from(group.as_raw_fd()).ok());
+    if group.is_some() {
+        flags |= CLONE_INTO_CGROUP;
+    }
     let mut pidfd: libc::c_int = -1;
     let args = CloneArgs {
         flags,
+        cgroup: group.unwrap_or_default(),
         pidfd: std::ptr::from_mut(&mut pidfd) as u64,
         exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
         ..CloneArgs::default()
@@ -92,6 +105,13 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Has the kernel reap this process's children by itself, or has them wait for their parent, which is what a new program expects.
+pub fn children_are_reaped(by_kernel: bool) {
+    let action = if by_kernel { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: neither action installs a handler.
+    unsafe { libc::signal(libc::SIGCHLD, action) };
+}
+
 fn threads() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
@@ -119,8 +139,7 @@ fn close_range(first: u32, last: u32) {
 /// Stays as process 1 of a pid namespace, which lives as long as it does: lets the kernel reap its orphans, and ends
 /// with its parent.
 pub fn hold_pid_namespace() -> ! {
-    // SAFETY: ignoring SIGCHLD installs no handler; the kernel then reaps children by itself.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    children_are_reaped(true);
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     loop {
         // SAFETY: waits for a signal; takes and returns nothing that matters.
