@@ -14,7 +14,7 @@ use trine_ledger::{Durability, Ledger};
 use crate::config::Config;
 use crate::container::{Container, State};
 use crate::error::CriError;
-use crate::keeper::{Client, Event, Exit};
+use crate::keeper::{Client, Event, Exit, Nursery};
 use crate::sandbox::{Sandbox, SandboxState};
 use crate::streaming::Tokens;
 
@@ -53,6 +53,7 @@ pub(crate) struct Inner {
     pub network: trine_cni::Runtime,
     pub hierarchies: Hierarchies,
     pub ledger: Ledger<Intent>,
+    pub nursery: Arc<Nursery>,
     pub boot: String,
     pub tokens: Tokens,
     pub events: broadcast::Sender<Changed>,
@@ -84,12 +85,14 @@ impl Runtime {
         let ledger = Ledger::open(config.state_dir.join("ledger"), Durability::ThisBoot)?;
         let boot = trine_kernel::proc::boot_id()
             .map_err(CriError::io("read", Path::new("/proc/sys/kernel/random/boot_id")))?;
+        let nursery = Arc::new(Nursery::new(config.keeper_program(), config.state_dir.clone()));
         let inner = Inner {
             config,
             images,
             network,
             hierarchies,
             ledger,
+            nursery,
             boot,
             tokens: Tokens::default(),
             events: broadcast::Sender::new(EVENTS),

@@ -1,5 +1,7 @@
 //! The service on its socket.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use trine_contracts::cri::image_service_server::ImageServiceServer;
@@ -21,6 +23,9 @@ use crate::streaming;
 pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), CriError> {
     let hierarchies = groups::prepare(&config)?;
     let runtime = Runtime::open(config, hierarchies)?;
+    let nursery = Arc::clone(&runtime.inner.nursery);
+    let warming = Arc::clone(&nursery);
+    tokio::task::spawn_blocking(move || warming.warm_up());
     runtime.recover().await;
     streaming::serve(runtime.clone(), stop.clone()).await?;
     let socket = runtime.config().socket.clone();
@@ -38,11 +43,13 @@ pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), CriErr
         )
         // Not the graceful end: an event stream would keep it open for ever.
         .serve_with_incoming(incoming);
-    tokio::select! {
+    let ended = tokio::select! {
         () = stop.cancelled() => {
             let _ = std::fs::remove_file(&socket);
             Ok(())
         }
         ended = server => ended.map_err(|e| CriError::Internal { call: "serve", why: crate::error::chain(&e) }),
-    }
+    };
+    let _ = tokio::task::spawn_blocking(move || nursery.close()).await;
+    ended
 }

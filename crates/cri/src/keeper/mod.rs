@@ -3,7 +3,7 @@
 //!
 //! - [`main`] the process itself: the same binary, run with the argument `keeper`
 //! - [`Client`] how the daemon speaks with it: calls and events on one connection, a further one for each stream
-//! - [`spawn`](spawn::spawn) how the daemon starts it
+//! - [`spawn`](spawn::spawn) how the daemon starts it: `nursery` forks it
 //!
 //! It has one thread and a poll loop, no async runtime: each container is a forked child of it.
 
@@ -15,6 +15,7 @@ mod launcher;
 mod log;
 mod looping;
 mod message;
+mod nursery;
 mod process;
 pub mod spawn;
 mod start;
@@ -24,4 +25,5 @@ pub use client::{Client, KeeperError, Stream, StreamEnd, StreamReader, StreamWri
 pub use frame::Kind;
 pub use launcher::{Launcher, Native};
 pub use message::{ContainerState, Event, Exit, NewContainer, NewExec, Phase, Reply, Request, Size};
+pub(crate) use nursery::Nursery;
 pub use start::main;

@@ -5,15 +5,18 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
-use trine_kernel::proc::ProcessId;
+use tokio::net::unix::pipe::Receiver;
+use trine_kernel::proc::{ProcessId, SIGKILL, signal_pidfd};
 
 use super::client::KeeperError;
+use super::nursery::Nursery;
 use super::start::READY;
 
 /// How long a keeper may take to be ready.
@@ -47,11 +50,15 @@ pub(super) fn at_short_path<T>(
     work(Path::new(&format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())))
 }
 
-/// Starts `program keeper <folder>` for the sandbox in `folder`, and waits until it serves.
+/// Has the nursery fork a keeper for the sandbox in `folder`, and waits until it serves.
 ///
 /// # Errors
 /// [`KeeperError::Start`] with its own words.
-pub async fn spawn(program: &Path, folder: &Path, settings: &Settings) -> Result<ProcessId, KeeperError> {
+pub(crate) async fn spawn(
+    nursery: &Arc<Nursery>,
+    folder: &Path,
+    settings: &Settings,
+) -> Result<(), KeeperError> {
     let failed = |why: String| KeeperError::Start { folder: folder.to_owned(), why };
     let io = |error: io::Error| failed(error.to_string());
     let bytes = serde_json::to_vec(settings).map_err(|e| failed(e.to_string()))?;
@@ -60,27 +67,18 @@ pub async fn spawn(program: &Path, folder: &Path, settings: &Settings) -> Result
     flock(&lock, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| failed("the sandbox has a keeper already".to_owned()))?;
     let log = OpenOptions::new().create(true).append(true).open(folder.join("keeper.log")).map_err(io)?;
-    let mut child = tokio::process::Command::new(program)
-        .arg("keeper")
-        .arg(folder)
-        .env_clear()
-        .stdin(Stdio::from(lock))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::from(log))
-        .spawn()
-        .map_err(io)?;
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let (words, to_say) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
+    let mut words = Receiver::from_owned_fd(words).map_err(io)?;
+    let (nursery, place) = (Arc::clone(nursery), folder.to_owned());
+    let forked =
+        tokio::task::spawn_blocking(move || nursery.fork(&place, &[lock.into(), to_say, log.into()]));
+    let pidfd = forked.await.map_err(|e| failed(e.to_string()))?.map_err(io)?;
     let mut said = String::new();
-    let Some(mut words) = child.stdout.take() else { return Err(failed("it has no output".to_owned())) };
     let heard = tokio::time::timeout(DEADLINE, words.read_to_string(&mut said)).await;
-    if said == READY
-        && let Some(id) = pid.and_then(|pid| ProcessId::of(pid).ok())
-    {
-        // Reaped when it ends, if this process still lives then.
-        tokio::spawn(async move { child.wait().await });
-        return Ok(id);
+    if said == READY {
+        return Ok(());
     }
-    let _ = child.kill().await;
+    let _ = signal_pidfd(&pidfd, SIGKILL);
     Err(failed(match heard {
         Err(_) => "it was not ready in time".to_owned(),
         Ok(Err(error)) => error.to_string(),

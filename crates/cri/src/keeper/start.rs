@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use trine_kernel::proc::{NewNamespaces, ProcessId, become_subreaper, fork, hold_pid_namespace, namespace};
@@ -14,19 +14,24 @@ use trine_kernel::sysctl;
 
 use super::launcher::Native;
 use super::looping::Keeper;
+use super::nursery;
 use super::spawn::{Settings, at_short_path};
 
 /// Its word on standard output when it serves; anything else is why it does not.
 pub(super) const READY: &str = "ready\n";
 
-/// Runs a keeper; `arguments` are those after `keeper`: the sandbox's folder. To be called before there is any
-/// thread or runtime. Standard input is the sandbox's lock file, which the keeper holds as long as it lives.
+/// Runs keepers; `arguments` are those after `keeper`. To be called before there is any thread or runtime.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some(folder) = arguments.into_iter().next().map(PathBuf::from) else {
-        eprintln!("keeper: the sandbox's folder is missing");
-        return ExitCode::FAILURE;
-    };
-    let (keeper, _lock) = match set_up(&folder) {
+    if arguments.into_iter().next().is_some_and(|word| word == nursery::WORD) {
+        return nursery::run(keep);
+    }
+    eprintln!("keeper: it is called by the runtime alone");
+    ExitCode::FAILURE
+}
+
+/// Runs the keeper of the sandbox in `folder`. Standard input is the sandbox's lock file, which it holds as long as it lives.
+fn keep(folder: &Path) -> ExitCode {
+    let (keeper, _lock) = match set_up(folder) {
         Ok(ready) => ready,
         Err(why) => {
             let _ = io::stdout().write_all(why.as_bytes());
@@ -104,7 +109,7 @@ fn enter(settings: &Settings) -> Result<Option<OwnedFd>, String> {
     if !settings.share_pid {
         return Ok(None);
     }
-    let first = fork(NewNamespaces { mount: false, pid: true }, &[], || {
+    let first = fork(NewNamespaces { mount: false, pid: true }, None, &[], || {
         // Or it would hold the starter's pipe and the lock.
         let _ = leave_streams();
         hold_pid_namespace()

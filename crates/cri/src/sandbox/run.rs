@@ -164,7 +164,7 @@ impl Runtime {
             target: "trine::step", "keeper", plane = "cri", sandbox = sandbox.id.as_str(), error = tracing::field::Empty
         );
         let start = async {
-            spawn(&self.config().keeper_program(), &sandbox.folder, settings)
+            spawn(&self.inner.nursery, &sandbox.folder, settings)
                 .await
                 .map_err(|source| CriError::Keeper { call: CALL, object: sandbox.id.clone(), source })?;
             self.adopt_keeper(sandbox).await

@@ -1,9 +1,11 @@
 //! StopPodSandbox: containers killed, keeper ended, network detached, namespaces let go. Every step is tried; what
 //! failed is reported together and tried again by the next call.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::Instrument;
 use trine_kernel::mountpoint::unmount_all;
 use trine_kernel::netns;
@@ -126,6 +128,7 @@ impl Runtime {
     async fn wait_for_keeper(&self, sandbox: &Sandbox) -> Result<(), String> {
         let deadline = Instant::now() + KILL_DEADLINE;
         let mut killed = false;
+        ended(&sandbox.folder).await;
         while spawn::lives(&sandbox.folder) {
             if Instant::now() > deadline {
                 return Err("the keeper does not end".to_owned());
@@ -146,4 +149,16 @@ impl Runtime {
         }
         Ok(())
     }
+}
+
+/// Waits until the keeper that wrote itself down has ended, for most of the time that it has.
+async fn ended(folder: &Path) {
+    let keeper = spawn::recorded(folder).and_then(|keeper| keeper.open().ok());
+    let Some(pidfd) = keeper else { return };
+    let most = KILL_DEADLINE - KILL_DEADLINE / 10;
+    let _ = tokio::task::spawn_blocking(move || {
+        let timeout = Timespec { tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+        poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))
+    })
+    .await;
 }
