@@ -38,7 +38,7 @@ fn soon(what: &str, check: impl Fn() -> Result<(), String>) {
 #[ignore = "takes minutes; `cargo xtask manifests` runs it"]
 fn a_deployment_grows_under_load_as_upstreams_metrics_server_measures_it() {
     const TEST: &str = "a_deployment_grows_under_load_as_upstreams_metrics_server_measures_it";
-    let Some(program) = go::build(TEST, "metrics", PACKAGE, "metrics-server") else { return };
+    let Some(program) = go::build(TEST, "tests/clients/metrics", PACKAGE, "metrics-server") else { return };
     let Some(stage) = Stage::set(TEST) else { return };
     let source = format!("{}:/metrics-server", program.display());
     let build = ["image", "build", "--tag", IMAGE, "--entrypoint", "/metrics-server", &source];

@@ -1,6 +1,8 @@
 //! Line 4: `kill -9` of the daemon harms no Pod. Processes and connections live on; after another start they are
 //! adopted, and a Pod deleted meanwhile is cleaned up.
 
+mod etcd;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;

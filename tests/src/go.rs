@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds `package` in the module `tests/clients/<module>` as `target/<module>/<name>`, or finds it fresh; `None`, and a counted
-/// skip, where Go is absent.
+/// Builds `package` in the module whose folder in the workspace is `module`, below the folder of its name in `target`, or finds
+/// it fresh; `None`, and a counted skip, where Go is absent.
 ///
 /// # Panics
 /// If it does not build.
@@ -13,15 +13,15 @@ pub fn build(test: &str, module: &str, package: &str, name: &str) -> Option<Path
     if !trine_kernel::testing::program(test, "go") {
         return None;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let target = root.join("../target").join(module);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = root.join("target").join(module.rsplit('/').next().unwrap_or(module));
     std::fs::create_dir_all(&target).expect("a folder for programs in Go");
     let binary = target.join(name);
     // Go looks itself whether anything has changed.
     let status = Command::new("go")
         .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
         .args([&binary, Path::new(package)])
-        .current_dir(root.join("clients").join(module))
+        .current_dir(root.join(module))
         .status()
         .expect("go runs");
     assert!(status.success(), "{package} does not build");

@@ -29,7 +29,9 @@ impl Helm {
 #[test]
 fn helm_installs_upgrades_rolls_back_and_removes_a_chart() {
     const TEST: &str = "helm_installs_upgrades_rolls_back_and_removes_a_chart";
-    let Some(program) = go::build(TEST, "go", "helm.sh/helm/v4/cmd/helm", "helm") else { return };
+    let Some(program) = go::build(TEST, "tests/clients/go", "helm.sh/helm/v4/cmd/helm", "helm") else {
+        return;
+    };
     let Some(cluster) = Cluster::with_busybox(TEST) else { return };
     let home = tempfile::tempdir().unwrap();
     let helm = Helm { program, kubeconfig: cluster.dir().join("kubeconfig"), home };

@@ -31,7 +31,7 @@ fn map(name: &str, n: usize) -> ConfigMap {
 #[test]
 fn an_informer_of_client_go_follows_and_begins_anew_when_the_past_is_forgotten() {
     const TEST: &str = "an_informer_of_client_go_follows_and_begins_anew_when_the_past_is_forgotten";
-    let Some(program) = go::build(TEST, "go", "./informer", "informer") else { return };
+    let Some(program) = go::build(TEST, "tests/clients/go", "./informer", "informer") else { return };
     let api = Api::start();
     let maps: kube::Api<ConfigMap> = kube::Api::namespaced(api.client(), "default");
     let create = |name: &str| api.run(maps.create(&PostParams::default(), &map(name, 0))).unwrap();

@@ -18,7 +18,7 @@ const BOATS: &str = include_str!("../helm/boat/crds/boats.yaml");
 #[test]
 fn an_operator_of_controller_runtime_reconciles_cleans_up_and_hands_over() {
     const TEST: &str = "an_operator_of_controller_runtime_reconciles_cleans_up_and_hands_over";
-    let Some(program) = go::build(TEST, "go", "./operator", "operator") else { return };
+    let Some(program) = go::build(TEST, "tests/clients/go", "./operator", "operator") else { return };
     let api = Api::start();
     let client = api.client();
     let definition: CustomResourceDefinition = serde_saphyr::from_str(BOATS).unwrap();
