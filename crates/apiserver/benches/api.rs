@@ -33,6 +33,10 @@ const WATCHERS: usize = 1000;
 const UPDATES: usize = 30;
 const SERVE: &str = "serve";
 
+// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     if let [_, serve, dir] = words.as_slice()

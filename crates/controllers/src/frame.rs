@@ -10,12 +10,9 @@ use tokio_util::sync::CancellationToken;
 use trine_typed::k8s_openapi::api::apps::v1::ReplicaSet;
 use trine_typed::k8s_openapi::api::core::v1::ReplicationController;
 use trine_typed::kube::{self, Client};
-use trine_typed::mirror::Mirror;
+use trine_typed::mirror::{Kind, Mirror, Mirrors};
 use trine_typed::supervise;
 use trine_typed::work_queue::Next;
-
-use crate::mirrors::Mirrors;
-use crate::workload::wake::Kind;
 
 /// Settings that controllers need.
 #[derive(Debug, Clone)]
@@ -69,18 +66,18 @@ impl ControllerError {
     }
 }
 
-/// The ways to the API server: one that reads for all controllers, and one for each ServiceAccount of `kube-system` as which
+/// The ways to the API server: the copies that all controllers read, and a way for each ServiceAccount of `kube-system` as which
 /// a controller writes, so that each may do its own work and no more.
 #[derive(Clone)]
 pub struct Clients {
-    read: Client,
+    read: Mirrors,
     account: Arc<dyn Fn(&str) -> Client + Send + Sync>,
 }
 
 impl Clients {
-    /// `read` reads; `account` gives the way of a ServiceAccount.
-    pub fn new(read: Client, account: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
-        Self { read, account: Arc::new(account) }
+    /// `read` is read, by others too if they have it; `account` gives the way of a ServiceAccount.
+    pub fn new(read: impl Into<Mirrors>, account: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
+        Self { read: read.into(), account: Arc::new(account) }
     }
 }
 
@@ -97,10 +94,8 @@ impl From<Client> for Clients {
 pub struct Cx {
     /// The way to the API server as the controller's own ServiceAccount.
     pub client: Client,
-    /// The ways of others.
+    /// What is read, and the ways of others.
     clients: Clients,
-    /// What is read, once for all controllers.
-    mirrors: Arc<Mirrors>,
     /// Settings.
     pub config: Arc<Config>,
     /// Ends the controller.
@@ -116,7 +111,7 @@ impl Cx {
 
     /// A live copy of all objects of a kind, shared with the other controllers.
     pub fn shared<K: Kind>(&self) -> Mirror<K> {
-        self.mirrors.of()
+        self.clients.read.of()
     }
 
     /// The same, with a wake-up at every change.
@@ -163,12 +158,10 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), ControllerError> {
     let (clients, config): (Clients, _) = (clients.into(), Arc::new(config));
-    let mirrors = Arc::new(Mirrors::new(clients.read.clone(), stop.clone()));
     // Upstream's names of the ServiceAccounts, which upstream's roles are bound to.
     let cx = |account: &str| Cx {
         client: (clients.account)(account),
         clients: clients.clone(),
-        mirrors: Arc::clone(&mirrors),
         config: Arc::clone(&config),
         stop: stop.clone(),
     };

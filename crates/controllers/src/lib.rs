@@ -28,7 +28,6 @@
 //! - [`disruption`] how many Pods of a budget may be evicted
 //! - [`workload`] what the controllers of workloads share
 //! - [`frame`] the loop that the others share
-//! - [`mirrors`] what all of them read
 //! - [`events`] what they tell
 
 pub mod attach_detach;
@@ -45,7 +44,6 @@ pub mod events;
 pub mod frame;
 pub mod garbage;
 pub mod job;
-pub mod mirrors;
 pub mod namespace;
 pub mod namespace_defaults;
 pub mod node_ipam;

@@ -5,16 +5,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use trine_typed::event::Recorder;
 use trine_typed::k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use trine_typed::kube::runtime::watcher;
-use trine_typed::kube::{Api, Client, Resource, ResourceExt};
-use trine_typed::mirror::{Mirror, Subscription};
+use trine_typed::kube::{Client, ResourceExt};
+use trine_typed::mirror::{Kind, Mirror, Mirrors, Subscription};
 
 use crate::bind::Nomination;
 use crate::cache::{Cache, Change, Pair};
@@ -110,29 +108,34 @@ impl Inbox {
     }
 }
 
-/// Runs until `stop`.
+/// Runs until `stop`. What it knows of the cluster is `read`, by others too if they have it; `client` writes.
 ///
 /// # Errors
 /// None at present: what fails is retried, and said in the Pod's condition and events.
-pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), SchedulerError> {
+pub async fn run(
+    client: Client,
+    read: Mirrors,
+    config: Config,
+    stop: CancellationToken,
+) -> Result<(), SchedulerError> {
     let inbox = Arc::new(Inbox::default());
-    let claims = start(&client, &stop);
+    let claims = read.of();
     // Without these a decision can be made; what a foreign cluster does not show is not waited for.
     let _at_once = (
-        follow(&start(&client, &stop), &inbox, Change::CsiNode),
-        follow(&start(&client, &stop), &inbox, Change::Budget),
-        follow(&start(&client, &stop), &inbox, Change::Namespace),
-        follow(&start(&client, &stop), &inbox, Change::Service),
-        follow(&start(&client, &stop), &inbox, Change::ReplicationController),
-        follow(&start(&client, &stop), &inbox, Change::ReplicaSet),
-        follow(&start(&client, &stop), &inbox, Change::StatefulSet),
+        follow(&read.of(), &inbox, Change::CsiNode),
+        follow(&read.of(), &inbox, Change::Budget),
+        follow(&read.of(), &inbox, Change::Namespace),
+        follow(&read.of(), &inbox, Change::Service),
+        follow(&read.of(), &inbox, Change::ReplicationController),
+        follow(&read.of(), &inbox, Change::ReplicaSet),
+        follow(&read.of(), &inbox, Change::StatefulSet),
     );
     let _kept = tokio::join!(
         followed(claims.clone(), &inbox, Change::Claim),
-        followed(start(&client, &stop), &inbox, Change::Node),
-        followed(start(&client, &stop), &inbox, Change::Volume),
-        followed(start(&client, &stop), &inbox, Change::Class),
-        followed(start(&client, &stop), &inbox, Change::Pod),
+        followed(read.of(), &inbox, Change::Node),
+        followed(read.of(), &inbox, Change::Volume),
+        followed(read.of(), &inbox, Change::Class),
+        followed(read.of(), &inbox, Change::Pod),
     );
     let (failed, failures) = mpsc::unbounded_channel();
     let scheduler = Arc::new(Scheduler {
@@ -152,22 +155,6 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
         () = cycle.run() => {}
     }
     Ok(())
-}
-
-/// What can be followed.
-trait Kind:
-    Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
-{
-}
-
-impl<K> Kind for K where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
-{
-}
-
-fn start<K: Kind>(client: &Client, stop: &CancellationToken) -> Mirror<K> {
-    let nobody = Arc::new(Notify::new());
-    Mirror::start(Api::all(client.clone()), watcher::Config::default(), nobody, stop.clone())
 }
 
 fn follow<K: Kind>(mirror: &Mirror<K>, inbox: &Arc<Inbox>, change: fn(Pair<K>) -> Change) -> Subscription {

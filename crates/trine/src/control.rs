@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use trine_apiserver::{ApiServer, AuditConfig};
 use trine_typed::kube::Client;
+use trine_typed::mirror::Mirrors;
 
 use crate::builtin;
 use crate::identity::{self, Identity, Reservation};
@@ -55,14 +56,22 @@ impl Control {
         let mut control = Self { api, admin, planes: Vec::new(), _port: port };
         // Other servers write to the same store, and one of them leads.
         let me = shared.then(|| format!("{}_{}", identity.node, identity.instance));
-        control.start_controllers(identity, planes, me.clone());
-        control.start_scheduler(planes, me);
+        // Controllers and scheduler read what they know of the cluster once.
+        let read = Mirrors::from(control.client_as("system:kube-controller-manager", &[]));
+        control.start_controllers(identity, planes, read.clone(), me.clone());
+        control.start_scheduler(planes, read, me);
         Ok(control)
     }
 
-    fn start_controllers(&mut self, identity: &Identity, planes: &Planes, leader: Option<String>) {
+    fn start_controllers(
+        &mut self,
+        identity: &Identity,
+        planes: &Planes,
+        read: Mirrors,
+        leader: Option<String>,
+    ) {
         // Who leads is written by the admin: the names are Trine's own, and no role of upstream knows them.
-        let (clients, admin) = (self.controller_clients(), self.admin.clone());
+        let (clients, admin) = (self.controller_clients(read), self.admin.clone());
         let config = trine_controllers::Config {
             ca_pem: self.api.ca_pem().to_owned(),
             pod_cidr: identity.pod_cidr.clone(),
@@ -76,11 +85,11 @@ impl Control {
         }));
     }
 
-    fn start_scheduler(&mut self, planes: &Planes, leader: Option<String>) {
+    fn start_scheduler(&mut self, planes: &Planes, read: Mirrors, leader: Option<String>) {
         let (client, admin) = (self.client_as("system:kube-scheduler", &[]), self.admin.clone());
         self.planes.push(planes.run("scheduler", move |stop| {
-            let api = client.clone();
-            let work = |stop| trine_scheduler::run(api, trine_scheduler::Config::default(), stop);
+            let (api, read) = (client.clone(), read.clone());
+            let work = |stop| trine_scheduler::run(api, read, trine_scheduler::Config::default(), stop);
             once(admin.clone(), "trine-scheduler", leader.clone(), stop, work)
         }));
     }
@@ -98,10 +107,10 @@ impl Control {
     }
 
     /// Each controller writes as its own ServiceAccount.
-    fn controller_clients(&self) -> trine_controllers::Clients {
+    fn controller_clients(&self, read: Mirrors) -> trine_controllers::Clients {
         let accounts = self.api.accounts();
         let account = move |name: &str| Client::new(accounts.service("kube-system", name), "default");
-        trine_controllers::Clients::new(self.client_as("system:kube-controller-manager", &[]), account)
+        trine_controllers::Clients::new(read, account)
     }
 
     /// Creates what is built in, and tells nodes what they must know.

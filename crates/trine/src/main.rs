@@ -40,6 +40,9 @@ use cli::node_args::AgentArgs;
 use cli::{Cli, Command};
 use layout::Layout;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Both run before any thread exists: a plugin is one short program, a keeper forks containers.
     let mut words = std::env::args_os();

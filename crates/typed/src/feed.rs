@@ -7,8 +7,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, ResourceExt};
+
+use crate::mirror::Kind;
 
 /// Namespace (empty where the kind has none) and name.
 pub type Key = (String, String);
@@ -31,10 +32,7 @@ pub struct Feed<K> {
     listed: bool,
 }
 
-impl<K> Feed<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: Kind> Feed<K> {
     /// Starts with a list. Interruptions are mended, with pauses that grow.
     #[must_use]
     pub fn all(client: Client) -> Self {

@@ -14,8 +14,8 @@ use trine_typed::mirror::{Mirror, controller_of};
 
 use super::doubt;
 use super::selecting::selects;
-use super::wake::Kind;
 use crate::frame::ControllerError;
+use trine_typed::mirror::Kind;
 
 /// What an owner has to do about an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

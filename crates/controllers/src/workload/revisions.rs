@@ -16,8 +16,8 @@ use trine_typed::mirror::{Key, Mirror, controller_of};
 
 use super::claim::{Claimer, reference};
 use super::template;
-use super::wake::Kind;
 use crate::frame::ControllerError;
+use trine_typed::mirror::Kind;
 
 /// The revisions of a workload.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,24 +1,14 @@
 //! Whose reconcile a change asks for.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use trine_objects::selector::label::LabelSelector;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use trine_typed::kube::Resource;
-use trine_typed::mirror::{Key, Mirror, Subscription, controller_of};
+use trine_typed::mirror::{Key, Kind, Mirror, Subscription, controller_of};
 use trine_typed::work_queue::WorkQueue;
 
 use super::selecting::selects;
-
-/// What a mirror can hold.
-pub trait Kind:
-    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
-{
-}
-impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Kind for K {}
 
 /// Adds the key of every object that is there or changes.
 pub fn by_themselves<O: Kind>(owners: &Mirror<O>, queue: &Arc<WorkQueue<Key>>) -> Subscription {

@@ -138,7 +138,12 @@ impl Cluster {
             part("csi", trine_csi_driver::serve(self.csi.clone(), stop.clone())),
             part(
                 "scheduler",
-                trine_scheduler::run(client.clone(), trine_scheduler::Config::default(), stop.clone()),
+                trine_scheduler::run(
+                    client.clone(),
+                    client.clone().into(),
+                    trine_scheduler::Config::default(),
+                    stop.clone(),
+                ),
             ),
             part("controllers", trine_controllers::run(client.clone(), controllers, stop.clone())),
             part("csi controllers", trine_csi_controllers::run(client, csi, stop)),

@@ -23,7 +23,7 @@ pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
         other => format!("trine-scheduler-{other}"),
     };
     let config = trine_scheduler::Config { name: args.scheduler_name };
-    let work = |stop| trine_scheduler::run(api, config, stop);
+    let work = |stop| trine_scheduler::run(api.clone(), api.into(), config, stop);
     until_signalled(|stop| async move { Ok(once(client, &lease, leader, stop, work).await?) }).await
 }
 

@@ -2,6 +2,7 @@
 //! changed, and it is told at once what its own side wrote ([`Mirror::learn`], [`Mirror::forget`]), so that nobody acts twice
 //! because the watch lags behind.
 
+mod shared;
 mod table;
 
 use std::fmt::Debug;
@@ -16,11 +17,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use shared::Mirrors;
 use table::{Change, Table};
 pub use table::{Key, controller_of};
 
 /// How long [`Mirror::ready`] waits for the first list before it says so in the log, and goes on waiting.
 const SLOW_LIST: Duration = Duration::from_secs(10);
+
+/// What can be copied.
+pub trait Kind:
+    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Kind for K {}
 
 type Told<K> = Arc<dyn Fn(Option<&Arc<K>>, Option<&Arc<K>>) + Send + Sync>;
 
@@ -68,10 +78,7 @@ impl Drop for Subscription {
     }
 }
 
-impl<K> Mirror<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: Kind> Mirror<K> {
     /// Starts the copy of what `api` lists under `config`. `changed` is notified after every change, as long as somebody
     /// else holds it. What the server notes of field managers is left out.
     #[must_use]
