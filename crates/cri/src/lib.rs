@@ -9,6 +9,7 @@
 
 mod config;
 pub mod container;
+mod discarded;
 mod error;
 mod groups;
 pub mod keeper;

@@ -13,6 +13,7 @@ use trine_ledger::{Durability, Ledger};
 
 use crate::config::Config;
 use crate::container::{Container, State};
+use crate::discarded::Discarded;
 use crate::error::CriError;
 use crate::keeper::{Client, Event, Exit, Nursery};
 use crate::sandbox::{Sandbox, SandboxState};
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     pub hierarchies: Hierarchies,
     pub ledger: Ledger<Intent>,
     pub nursery: Arc<Nursery>,
+    pub discarded: Discarded,
     pub boot: String,
     pub tokens: Tokens,
     pub events: broadcast::Sender<Changed>,
@@ -86,6 +88,8 @@ impl Runtime {
         let boot = trine_kernel::proc::boot_id()
             .map_err(CriError::io("read", Path::new("/proc/sys/kernel/random/boot_id")))?;
         let nursery = Arc::new(Nursery::new(config.keeper_program(), config.state_dir.clone()));
+        let gone = config.state_dir.join("gone");
+        let discarded = Discarded::open(gone.clone()).map_err(CriError::io("open", &gone))?;
         let inner = Inner {
             config,
             images,
@@ -93,6 +97,7 @@ impl Runtime {
             hierarchies,
             ledger,
             nursery,
+            discarded,
             boot,
             tokens: Tokens::default(),
             events: broadcast::Sender::new(EVENTS),

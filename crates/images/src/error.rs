@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use trine_kernel::mountpoint::MountError;
 use trine_kernel::overlay::OverlayError;
 use trine_ledger::LedgerError;
 
@@ -104,6 +105,14 @@ pub enum ImageError {
         /// The step and the kernel's words.
         source: OverlayError,
     },
+    /// A layer's owners could not be shown as a user namespace has them.
+    #[error("snapshot {container}: the file system of images cannot be mapped for a user namespace")]
+    Users {
+        /// The container.
+        container: String,
+        /// The layer and the kernel's words.
+        source: MountError,
+    },
     /// A container id that cannot be a folder's name.
     #[error("snapshot {container:?}: not a valid container id")]
     ContainerId {
@@ -128,7 +137,7 @@ impl ImageError {
             Self::Pull { source, .. } => source.fault(),
             Self::Io { source, .. } => io_fault(source),
             Self::Ledger(LedgerError::Io { source, .. }) => io_fault(source),
-            Self::Ledger(_) | Self::Mount { .. } => Fault::Internal,
+            Self::Ledger(_) | Self::Mount { .. } | Self::Users { .. } => Fault::Internal,
             Self::Shared(inner) => inner.fault(),
         }
     }

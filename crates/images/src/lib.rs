@@ -8,6 +8,7 @@
 //! - `layers/<chain>/fs` unpacked layers, there only when complete
 //! - `sessions/<process>/…` what a process has in hand; another process clears it once its owner is dead
 //! - `snapshots/<container>/…` a container's writable folder and its mounted root
+//! - `below` the layer below all others, for mounts to lie on
 //!
 //! The rooms: [`store`](ImageStore) is the front door; `index` says which images there are, `content` what is on disk,
 //! `unpack` turns a layer's archive into files, `import`, `build` and `pull` bring images in, `snapshot` hands
@@ -32,6 +33,6 @@ pub use image::{Image, ImageConfig};
 pub use import::ArchiveError;
 pub use name::ImageName;
 pub use pull::{Auth, RegistryError};
-pub use snapshot::{RootFs, Usage};
+pub use snapshot::{RootFs, RootOptions, Usage};
 pub use store::{ImageStore, Options, Registries};
 pub use unpack::LayerError;

@@ -13,6 +13,7 @@
 //! - [`nft`] nftables: transactions and reading back
 //! - [`overlay`] read-only layers under one writable folder
 //! - [`proc`] processes: identity, signals, forking, own namespaces
+//! - [`replace`] files that are replaced whole
 //! - [`seccomp`] which system calls a container may make
 //! - [`subpath`] parts of volumes, mounted without being led outside
 //! - [`sysctl`] the files of `/proc/sys`
@@ -32,8 +33,11 @@ pub mod netns;
 pub mod nft;
 pub mod overlay;
 pub mod proc;
+mod replace;
 pub mod seccomp;
 pub mod subpath;
 pub mod sysctl;
 pub mod terminal;
 pub mod testing;
+
+pub use replace::replace;

@@ -3,10 +3,14 @@
 
 use std::ffi::{CString, OsString};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::fs::CWD;
+use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree};
+
+use crate::container::show_owners;
 
 /// Stacked mounts that [`unmount_all`] takes off one path before it gives up.
 const MAX_STACKED: u32 = 64;
@@ -178,6 +182,42 @@ pub fn bind(source: &Path, target: &Path, readonly: bool) -> Result<(), MountErr
         }
     }
     Ok(())
+}
+
+/// Mounts the folder `source` on the existing `target` as well, for reading only, with the owners of its files shown as the user
+/// namespace `users` has them.
+///
+/// # Errors
+/// [`MountError`]; `EINVAL` also where the file system cannot do that. Nothing stays mounted then.
+pub fn bind_for_users(source: &Path, target: &Path, users: BorrowedFd<'_>) -> Result<(), MountError> {
+    let error = |e: rustix::io::Errno| MountError {
+        call: format!("map the owners of {} on", source.display()),
+        path: target.to_owned(),
+        source: e.into(),
+    };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let copy = open_tree(CWD, source, flags).map_err(error)?;
+    show_owners(copy.as_fd(), users, true).map_err(error)?;
+    move_mount(copy.as_fd(), "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(error)
+}
+
+/// True if the owners of files in `dir` can be mapped for user namespaces, also those of an overlay's layers: kernel 5.19, user
+/// namespaces that are allowed, and a file system that can.
+#[must_use]
+pub fn can_map_owners(dir: &Path) -> bool {
+    let allowed = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
+    let allowed = allowed.is_ok_and(|text| text.trim().parse::<u64>().is_ok_and(|most| most > 0));
+    let able = rustix::fs::statfs(dir).is_ok_and(|stat| ABLE.contains(&(stat.f_type & 0xffff_ffff)));
+    allowed && able && newer_than(rustix::system::uname().release().to_string_lossy().as_ref(), (5, 19))
+}
+
+/// File systems that could map owners by kernel 5.19 (`linux/magic.h`): ext4, XFS, Btrfs, F2FS.
+const ABLE: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
+
+/// True if a kernel's release is `wanted` or later.
+fn newer_than(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= wanted
 }
 
 /// Takes everything off `target` that is mounted there, also what is stacked. Nothing mounted, or no such path,

@@ -33,7 +33,7 @@ impl Helpers {
         let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
         match self {
             Self::Keepers(dir) => entries(dir)
-                .filter_map(|sandbox| std::fs::read(sandbox.path().join("keeper.pid")).ok())
+                .filter_map(|sandbox| std::fs::read(sandbox.path().join("keeper.lock")).ok())
                 .filter_map(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok())
                 .filter_map(|id| i32::try_from(id["pid"].as_i64()?).ok())
                 .collect(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prost::Message;
 use tracing::Instrument;
 use trine_contracts::cri::{ContainerConfig, ContainerEventType, NamespaceMode, Signal};
-use trine_images::Image;
+use trine_images::{Image, RootOptions};
 use trine_kernel::container::Groups;
 use trine_kernel::container::oci::{Device, Spec, User};
 use trine_kernel::proc::{SIGTERM, signal_number};
@@ -15,14 +15,14 @@ use trine_kernel::proc::{SIGTERM, signal_number};
 use super::capabilities::sets;
 use super::image_volume;
 use super::paths;
-use super::record::{Container, ContainerRecord, State, write_json};
+use super::record::{Container, ContainerRecord, State};
 use super::seccomp;
 use super::spec::{Inputs, device_rules, limits, pid_mode, spec};
 use super::user::{Lists, resolve};
 use crate::error::{CriError, chain};
 use crate::keeper::{NewContainer, Request};
 use crate::runtime::{Runtime, new_id, now};
-use crate::sandbox::record::sharing;
+use crate::sandbox::record::{owners, sharing};
 use crate::sandbox::{Sandbox, SandboxState, files};
 
 const CALL: &str = "CreateContainer";
@@ -160,7 +160,9 @@ impl Runtime {
     ) -> Result<(), CriError> {
         let prepared = self.prepare(sandbox, container, config, image).await?;
         let path = container.folder.join("config.json");
-        write_json(&path, &prepared.spec).map_err(CriError::io("write", &path))?;
+        // Read only once the record says that it is made.
+        let bytes = serde_json::to_vec(&prepared.spec).map_err(|e| CriError::io("write", &path)(e.into()))?;
+        std::fs::write(&path, bytes).map_err(CriError::io("write", &path))?;
         container
             .update(|record| record.user = prepared.user.clone())
             .map_err(CriError::io("write the record in", &container.folder))?;
@@ -213,8 +215,12 @@ impl Runtime {
         let span = tracing::Span::current();
         let work = tokio::task::spawn_blocking(move || {
             let _entered = span.enter();
+            let pod = sandbox.record().config();
+            let owners = owners(&pod).map_err(|why| CriError::invalid(CALL, why))?;
+            let users = owners.as_ref().map(|_| sandbox.users_pin());
+            let options = RootOptions { for_mounts: true, users: users.as_deref() };
             let root = images
-                .prepare(&container.id, &image)
+                .prepare_with(&container.id, &image, options)
                 .map_err(|source| CriError::Image { call: CALL, source: Box::new(source) })?;
             let refused = |why: String| CriError::invalid(CALL, why);
             let lists = (paths::list(&root.path, "etc/passwd"), paths::list(&root.path, "etc/group"));
@@ -226,11 +232,10 @@ impl Runtime {
                 seccomp::profile(security, &held.bounding)
             });
             let seccomp = seccomp.map_err(refused)?;
-            image_volume::mount(CALL, &images, &container.id, &mut config)?;
+            image_volume::mount(CALL, &images, &container.id, users.as_deref(), &mut config)?;
             paths::make_sources(&config).map_err(refused)?;
             paths::check_propagation(&config).map_err(refused)?;
             let devices: Vec<Device> = paths::devices(&config).map_err(refused)?;
-            let pod = sandbox.record().config();
             let sharing = sharing(&pod);
             let cgroup = container.record().cgroup;
             let spec = spec(&Inputs {
@@ -245,6 +250,7 @@ impl Runtime {
                 unified,
                 seccomp: seccomp.as_ref(),
                 devices: &devices,
+                owners: owners.as_ref(),
             })
             .map_err(|e| refused(e.0))?;
             Ok(Prepared { spec, user, rules: device_rules(&config, &devices) })

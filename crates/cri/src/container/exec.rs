@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use trine_contracts::cri::ExecSyncResponse;
+use trine_kernel::container::Owners;
 
 use super::record::State;
 use crate::error::CriError;
@@ -45,6 +46,7 @@ impl Runtime {
             container: container.id.clone(),
             process,
             seccomp: spec.linux.seccomp,
+            owners: Owners { uids: spec.linux.uid_mappings, gids: spec.linux.gid_mappings },
             groups: self.group(&container.record().cgroup).folders().cloned().collect(),
             stdin: options.stdin,
             deadline: u64::try_from(DEADLINE.as_millis()).unwrap_or(u64::MAX),

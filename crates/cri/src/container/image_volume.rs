@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use trine_contracts::cri::{ContainerConfig, Mount};
-use trine_images::ImageStore;
+use trine_images::{ImageStore, RootOptions};
 use trine_kernel::subpath;
 
 use crate::error::{CriError, chain};
@@ -40,7 +40,8 @@ fn fault(mount: &Mount) -> Option<&'static str> {
     }
 }
 
-/// Makes the roots of the image volumes that `config` asks for, and puts where they are into it. What is made of them stays on an
+/// Makes the roots of the image volumes that `config` asks for, and puts where they are into it. Their owners are those of the user
+/// namespace pinned at `users`, if there is one. What is made of them stays on an
 /// error, and goes with the container.
 ///
 /// # Errors
@@ -49,6 +50,7 @@ pub(super) fn mount(
     call: &'static str,
     images: &ImageStore,
     container: &str,
+    users: Option<&Path>,
     config: &mut ContainerConfig,
 ) -> Result<(), CriError> {
     for (index, mount) in config.mounts.iter_mut().enumerate().filter(|(_, mount)| is_one(mount)) {
@@ -62,7 +64,8 @@ pub(super) fn mount(
             .status(reference)
             .map_err(failed)?
             .ok_or_else(|| CriError::NotFound { kind: "image", id: reference.to_owned() })?;
-        let root = images.prepare(&name(container, index), &image).map_err(failed)?.path;
+        let options = RootOptions { for_mounts: false, users };
+        let root = images.prepare_with(&name(container, index), &image, options).map_err(failed)?.path;
         let part = Path::new(&mount.image_sub_path);
         let path = if part.as_os_str().is_empty() {
             root
@@ -71,6 +74,9 @@ pub(super) fn mount(
             subpath::within(&root, part).map_err(wrong)?
         };
         mount.host_path = path.to_string_lossy().into_owned();
+        // Its root is made so that it needs none.
+        mount.uid_mappings.clear();
+        mount.gid_mappings.clear();
     }
     Ok(())
 }

@@ -204,12 +204,7 @@ impl Runtime {
         if !failed.is_empty() {
             return Err(CriError::Undone { call: CALL, object: container.id.clone(), failed });
         }
-        match std::fs::remove_dir_all(&container.folder) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(CriError::io("remove", &container.folder)(e));
-            }
-            _ => {}
-        }
+        self.inner.discarded.take(&container.folder).map_err(CriError::io("remove", &container.folder))?;
         self.containers().remove(&container.id);
         self.tell(container, ContainerEventType::ContainerDeletedEvent);
         Ok(())

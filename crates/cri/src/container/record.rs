@@ -176,7 +176,5 @@ impl Container {
 
 /// Replaces a file whole, so that `kill -9` leaves the old one or the new one.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> std::io::Result<()> {
-    let fresh = path.with_extension("new");
-    std::fs::write(&fresh, serde_json::to_vec(value)?)?;
-    std::fs::rename(&fresh, path)
+    trine_kernel::replace(path, &path.with_extension("new"), &serde_json::to_vec(value)?)
 }

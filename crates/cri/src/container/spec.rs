@@ -10,10 +10,12 @@ use trine_contracts::cri::{
 };
 use trine_images::ImageConfig;
 use trine_kernel::cgroup::Limits;
+use trine_kernel::container::Owners;
 use trine_kernel::container::oci::{Device, Linux, Mount, Namespace, Process, Root, Spec, User};
 use trine_kernel::seccomp::profile::Seccomp;
 
 use super::capabilities;
+use crate::sandbox::record::{ids, mapped};
 
 /// The specification's version.
 const OCI_VERSION: &str = "1.2.0";
@@ -68,6 +70,8 @@ pub struct Inputs<'a> {
     pub seccomp: Option<&'a Seccomp>,
     /// Devices that it asked for, or all of the host for a privileged one.
     pub devices: &'a [Device],
+    /// The Pod's own users, if they are not the host's.
+    pub owners: Option<&'a Owners>,
 }
 
 /// What the kubelet asks for cannot be.
@@ -83,13 +87,17 @@ pub fn spec(inputs: &Inputs<'_>) -> Result<Spec, Refused> {
     let none = LinuxContainerSecurityContext::default();
     let linux = inputs.config.linux.as_ref();
     let security = linux.and_then(|l| l.security_context.as_ref()).unwrap_or(&none);
-    check(security)?;
+    check(security, inputs.owners)?;
     let resources = linux.and_then(|l| l.resources.as_ref());
     let pid = pid_mode(security);
     let mut namespaces = vec![Namespace { kind: "mount".into(), path: None }];
     if pid == NamespaceMode::Container {
         namespaces.push(Namespace { kind: "pid".into(), path: None });
     }
+    if inputs.owners.is_some() {
+        namespaces.push(Namespace { kind: "user".into(), path: Some(inputs.sandbox.join("userns")) });
+    }
+    let owners = inputs.owners.cloned().unwrap_or_default();
     if inputs.unified && !security.privileged {
         namespaces.push(Namespace { kind: "cgroup".into(), path: None });
     }
@@ -102,6 +110,8 @@ pub fn spec(inputs: &Inputs<'_>) -> Result<Spec, Refused> {
         hostname: String::new(),
         linux: Linux {
             namespaces,
+            uid_mappings: owners.uids,
+            gid_mappings: owners.gids,
             devices: devices(inputs.devices),
             cgroups_path: inputs.cgroup.to_owned(),
             sysctl: BTreeMap::new(),
@@ -122,18 +132,20 @@ pub fn pid_mode(security: &LinuxContainerSecurityContext) -> NamespaceMode {
 }
 
 /// What is not there yet is refused rather than ignored, unless ignoring it is what a default means.
-fn check(security: &LinuxContainerSecurityContext) -> Result<(), Refused> {
+fn check(security: &LinuxContainerSecurityContext, owners: Option<&Owners>) -> Result<(), Refused> {
     let localhost = |profile: &Option<SecurityProfile>| {
         profile.as_ref().is_some_and(|p| p.profile_type() == ProfileType::Localhost)
     };
     if localhost(&security.apparmor) || security.apparmor_profile.starts_with("localhost/") {
         return Err(Refused("AppArmor profiles of type Localhost are not supported by this runtime".into()));
     }
-    let userns = security.namespace_options.as_ref().and_then(|n| n.userns_options.as_ref());
-    if userns.is_some_and(|u| u.mode() == NamespaceMode::Pod) {
-        return Err(Refused("user namespaces (hostUsers: false) are not supported by this runtime".into()));
+    let asked = mapped(security.namespace_options.as_ref()).map_err(Refused)?;
+    match asked {
+        Some(asked) if Some(&asked) != owners => {
+            Err(Refused("a container's user namespace is its Pod's, which has other users".into()))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn process(
@@ -209,6 +221,7 @@ fn mount(destination: &str, kind: &str, source: &str, options: &[&str]) -> Mount
         kind: kind.into(),
         source: source.into(),
         options: options.iter().map(|o| (*o).to_owned()).collect(),
+        ..Mount::default()
     }
 }
 
@@ -284,7 +297,11 @@ fn asked_mount(wanted: &trine_contracts::cri::Mount) -> Result<Mount, Refused> {
     }
     options.push(if wanted.readonly { "ro" } else { "rw" });
     let absolute = Path::new("/").join(destination);
-    Ok(mount(&absolute.to_string_lossy(), "bind", &wanted.host_path, &options))
+    Ok(Mount {
+        uid_mappings: ids(&wanted.uid_mappings),
+        gid_mappings: ids(&wanted.gid_mappings),
+        ..mount(&absolute.to_string_lossy(), "bind", &wanted.host_path, &options)
+    })
 }
 
 fn propagation(config: &ContainerConfig) -> String {

@@ -38,6 +38,7 @@ fn make_with(config: &ContainerConfig, image: &ImageConfig) -> Result<Spec, Refu
         unified: false,
         seccomp: None,
         devices: &[],
+        owners: None,
     })
 }
 

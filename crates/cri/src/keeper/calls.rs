@@ -223,7 +223,7 @@ impl Keeper {
             .join(
                 (init.child.pid, &init.child.pidfd),
                 &new.process,
-                new.seccomp.as_ref(),
+                (new.seccomp.as_ref(), &new.owners),
                 &new.groups,
                 &stdio,
             )

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use trine_kernel::container::oci::{Process, Spec};
-use trine_kernel::container::{Child, Groups, Stdio, create, join};
+use trine_kernel::container::{Child, Groups, Owners, Stdio, create, join};
 use trine_kernel::seccomp::profile::Seccomp;
 
 /// Makes the processes of containers. Called by a keeper, which has one thread; both calls return at once, and what
@@ -23,7 +23,8 @@ pub trait Launcher {
         stdio: &Stdio,
     ) -> io::Result<Child>;
 
-    /// A further process, held by `seccomp`, in the container whose first process is `init` (pid and pidfd).
+    /// A further process, held by a seccomp profile, in the container whose first process is `init` (pid and pidfd), with the
+    /// container's own users.
     ///
     /// # Errors
     /// If there cannot even be a child.
@@ -31,7 +32,7 @@ pub trait Launcher {
         &self,
         init: (i32, &OwnedFd),
         process: &Process,
-        seccomp: Option<&Seccomp>,
+        held: (Option<&Seccomp>, &Owners),
         groups: &[Groups],
         stdio: &Stdio,
     ) -> io::Result<Child>;
@@ -56,10 +57,10 @@ impl Launcher for Native {
         &self,
         init: (i32, &OwnedFd),
         process: &Process,
-        seccomp: Option<&Seccomp>,
+        held: (Option<&Seccomp>, &Owners),
         groups: &[Groups],
         stdio: &Stdio,
     ) -> io::Result<Child> {
-        join(init, process, seccomp, groups, stdio)
+        join(init, process, held, groups, stdio)
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use trine_kernel::container::Groups;
 use trine_kernel::container::oci::{Process, Spec};
+use trine_kernel::container::{Groups, Owners};
 use trine_kernel::proc::ProcessId;
 use trine_kernel::seccomp::profile::Seccomp;
 
@@ -86,6 +86,9 @@ pub struct NewExec {
     pub process: Process,
     /// Which system calls it may make; all if none.
     pub seccomp: Option<Seccomp>,
+    /// The container's own users, if they are not the host's.
+    #[serde(default)]
+    pub owners: Owners,
     /// The groups it joins.
     pub groups: Vec<Groups>,
     /// It has an input.

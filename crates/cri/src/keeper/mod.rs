@@ -20,6 +20,7 @@ mod process;
 pub mod spawn;
 mod start;
 mod task;
+mod users;
 
 pub use client::{Client, KeeperError, Stream, StreamEnd, StreamReader, StreamWriter};
 pub use frame::Kind;

@@ -20,16 +20,17 @@ use trine_kernel::proc::{NewNamespaces, children_are_reaped, exit_now, fork};
 
 /// The word that makes a keeper process the nursery.
 pub(super) const WORD: &str = "--nursery";
-/// Longest path of a sandbox's folder, bytes.
-const MAX_PATH: usize = 4096;
+/// Longest order, bytes; below what a socket takes in one piece.
+const MAX_ORDER: usize = 128 * 1024;
 /// The descriptors of an order.
-const STREAMS: usize = 3;
+const STREAMS: usize = 2;
 
-/// A keeper's standard streams: the lock that it holds, where it says that it is ready, its log.
+/// What a keeper reads and writes: the lock that it holds, and where it says that it is ready.
 pub(super) type Streams = [OwnedFd; STREAMS];
 
-/// The nursery, from its first instruction to its end. Standard input is the daemon's socket; `keep` is what a keeper does.
-pub(super) fn run(keep: impl Fn(&Path) -> ExitCode) -> ExitCode {
+/// The nursery, from its first instruction to its end. Standard input is the daemon's socket, standard error the keepers' log;
+/// `keep` is what a keeper does with its sandbox's folder and settings.
+pub(super) fn run(keep: impl Fn(&Path, &[u8]) -> ExitCode) -> ExitCode {
     let _ = rustix::thread::set_name(c"trine-nursery");
     match serve(keep) {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,24 +41,22 @@ pub(super) fn run(keep: impl Fn(&Path) -> ExitCode) -> ExitCode {
     }
 }
 
-fn serve(keep: impl Fn(&Path) -> ExitCode) -> io::Result<()> {
+fn serve(keep: impl Fn(&Path, &[u8]) -> ExitCode) -> io::Result<()> {
     // A terminal's signals are for the daemon, whose end is this one's.
     let _ = rustix::process::setsid();
     let daemon = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    let log = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
     let null: OwnedFd = File::options().read(true).write(true).open("/dev/null")?.into();
-    place([&null, &null, &log])?;
+    place([&null, &null])?;
     children_are_reaped(true);
-    while let Some((folder, streams)) = order(&daemon)? {
-        let [lock, words, own_log] = &streams;
-        // A fork keeps these three and no other.
-        let forked = place([lock, words, own_log]).and_then(|()| {
+    while let Some((folder, settings, streams)) = order(&daemon)? {
+        // A fork keeps these, the log, and no other.
+        let forked = place(streams.each_ref()).and_then(|()| {
             fork(NewNamespaces::default(), None, &[], || {
                 children_are_reaped(false);
-                exit_now(i32::from(keep(&folder) != ExitCode::SUCCESS))
+                exit_now(i32::from(keep(&folder, &settings) != ExitCode::SUCCESS))
             })
         });
-        place([&null, &null, &log])?;
+        place([&null, &null])?;
         match forked {
             Ok(child) => send(&daemon, &0_i32.to_le_bytes(), &[child.pidfd.as_fd()])?,
             Err(error) => {
@@ -69,22 +68,25 @@ fn serve(keep: impl Fn(&Path) -> ExitCode) -> io::Result<()> {
     Ok(())
 }
 
-fn place([stdin, stdout, stderr]: [&OwnedFd; STREAMS]) -> io::Result<()> {
+fn place([stdin, stdout]: [&OwnedFd; STREAMS]) -> io::Result<()> {
     rustix::stdio::dup2_stdin(stdin)?;
-    rustix::stdio::dup2_stdout(stdout)?;
-    Ok(rustix::stdio::dup2_stderr(stderr)?)
+    Ok(rustix::stdio::dup2_stdout(stdout)?)
 }
 
-/// The next keeper that is wanted; none if the daemon is gone.
-fn order(daemon: &OwnedFd) -> io::Result<Option<(PathBuf, Streams)>> {
-    let mut text = vec![0; MAX_PATH];
+/// The next keeper that is wanted: its folder, its settings, its streams; none if the daemon is gone.
+fn order(daemon: &OwnedFd) -> io::Result<Option<(PathBuf, Vec<u8>, Streams)>> {
+    let mut text = vec![0; MAX_ORDER];
     let (length, fds) = receive(daemon, &mut text)?;
     if length == 0 {
         return Ok(None);
     }
     text.truncate(length);
-    let streams = Streams::try_from(fds).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok(Some((PathBuf::from(std::ffi::OsString::from_vec(text)), streams)))
+    let broken = || io::Error::from(io::ErrorKind::InvalidData);
+    let streams = Streams::try_from(fds).map_err(|_| broken())?;
+    let end = text.iter().position(|byte| *byte == 0).ok_or_else(broken)?;
+    let settings = text.split_off(end + 1);
+    text.truncate(end);
+    Ok(Some((PathBuf::from(std::ffi::OsString::from_vec(text)), settings, streams)))
 }
 
 fn send(socket: &OwnedFd, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> io::Result<()> {
@@ -130,7 +132,7 @@ enum Life {
 }
 
 impl Nursery {
-    /// One that runs `program`; its log is in `state_dir`.
+    /// One that runs `program`; its log and its keepers' is `keepers.log` in `state_dir`.
     pub(crate) fn new(program: PathBuf, state_dir: PathBuf) -> Self {
         Self { program, state_dir, life: Mutex::new(Life::NotYet) }
     }
@@ -157,11 +159,15 @@ impl Nursery {
     }
 
     /// Forks a keeper for the sandbox in `folder`. Its pidfd. It blocks, for as long as a fork takes.
-    pub(super) fn fork(&self, folder: &Path, streams: &Streams) -> io::Result<OwnedFd> {
+    pub(super) fn fork(&self, folder: &Path, settings: &[u8], streams: &Streams) -> io::Result<OwnedFd> {
+        let order = [folder.as_os_str().as_bytes(), settings].join(&0);
+        if order.len() > MAX_ORDER {
+            return Err(io::Error::from(io::ErrorKind::ArgumentListTooLong));
+        }
         let mut life = self.life();
         match &*life {
             Life::Over => return Err(io::Error::other("the runtime ends")),
-            Life::Running(_, socket) => match ask(socket, folder, streams) {
+            Life::Running(_, socket) => match ask(socket, &order, streams) {
                 Err(error) if is_gone(&error) => {}
                 answered => return answered,
             },
@@ -169,7 +175,7 @@ impl Nursery {
         }
         end(std::mem::replace(&mut *life, Life::NotYet));
         let (child, socket) = self.start()?;
-        let answered = ask(&socket, folder, streams);
+        let answered = ask(&socket, &order, streams);
         *life = Life::Running(child, socket);
         answered
     }
@@ -177,7 +183,7 @@ impl Nursery {
     fn start(&self) -> io::Result<(Child, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let log = File::options().create(true).append(true).open(self.state_dir.join("nursery.log"))?;
+        let log = File::options().create(true).append(true).open(self.state_dir.join("keepers.log"))?;
         let mut command = Command::new(&self.program);
         command.args(["keeper", WORD]).arg(&self.state_dir).env_clear().current_dir("/");
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::from(log));
@@ -204,8 +210,8 @@ fn is_gone(error: &io::Error) -> bool {
     [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind())
 }
 
-fn ask(socket: &OwnedFd, folder: &Path, streams: &Streams) -> io::Result<OwnedFd> {
-    send(socket, folder.as_os_str().as_bytes(), &streams.each_ref().map(AsFd::as_fd))?;
+fn ask(socket: &OwnedFd, order: &[u8], streams: &Streams) -> io::Result<OwnedFd> {
+    send(socket, order, &streams.each_ref().map(AsFd::as_fd))?;
     let mut number = [0; 4];
     let (length, fds) = receive(socket, &mut number)?;
     let number = i32::from_le_bytes(number);
@@ -228,11 +234,11 @@ mod tests {
         std::fs::write(file.path(), "x").unwrap();
         let streams: Streams = std::array::from_fn(|_| File::open(file.path()).unwrap().into());
         let fds = streams.each_ref().map(AsFd::as_fd);
-        send(&daemon, b"/a/folder", &fds).unwrap();
-        send(&daemon, b"/no/streams", &[]).unwrap();
+        send(&daemon, b"/a/folder\0{}", &fds).unwrap();
+        send(&daemon, b"/no/streams\0", &[]).unwrap();
         drop(daemon);
-        let (folder, [lock, ..]) = order(&nursery).unwrap().unwrap();
-        assert_eq!(folder, Path::new("/a/folder"));
+        let (folder, settings, [lock, ..]) = order(&nursery).unwrap().unwrap();
+        assert_eq!((folder.as_path(), settings.as_slice()), (Path::new("/a/folder"), &b"{}"[..]));
         assert_eq!(std::io::read_to_string(File::from(lock)).unwrap(), "x");
         assert_eq!(order(&nursery).unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert!(order(&nursery).unwrap().is_none());

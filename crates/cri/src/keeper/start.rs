@@ -16,6 +16,7 @@ use super::launcher::Native;
 use super::looping::Keeper;
 use super::nursery;
 use super::spawn::{Settings, at_short_path};
+use super::users;
 
 /// Its word on standard output when it serves; anything else is why it does not.
 pub(super) const READY: &str = "ready\n";
@@ -30,8 +31,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Runs the keeper of the sandbox in `folder`. Standard input is the sandbox's lock file, which it holds as long as it lives.
-fn keep(folder: &Path) -> ExitCode {
-    let (keeper, _lock) = match set_up(folder) {
+fn keep(folder: &Path, settings: &[u8]) -> ExitCode {
+    let (keeper, _lock) = match set_up(folder, settings) {
         Ok(ready) => ready,
         Err(why) => {
             let _ = io::stdout().write_all(why.as_bytes());
@@ -52,7 +53,7 @@ fn keep(folder: &Path) -> ExitCode {
     }
 }
 
-fn set_up(folder: &Path) -> Result<(Keeper, OwnedFd), String> {
+fn set_up(folder: &Path, settings: &[u8]) -> Result<(Keeper, OwnedFd), String> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| format!("{what}: {error}")
@@ -65,9 +66,9 @@ fn set_up(folder: &Path) -> Result<(Keeper, OwnedFd), String> {
     std::env::set_current_dir("/").map_err(failed("leave the folder"))?;
     let own = ProcessId::own().map_err(failed("read its own identity"))?;
     let own = serde_json::to_vec(&own).map_err(|e| e.to_string())?;
-    std::fs::write(folder.join("keeper.pid"), own).map_err(failed("write its pid"))?;
-    let settings = std::fs::read(folder.join("keeper.json")).map_err(failed("read its settings"))?;
-    let settings: Settings = serde_json::from_slice(&settings).map_err(|e| format!("its settings: {e}"))?;
+    let mut file = File::from(lock.try_clone().map_err(failed("keep the lock"))?);
+    file.write_all(&own).and_then(|()| file.set_len(own.len() as u64)).map_err(failed("write its pid"))?;
+    let settings: Settings = serde_json::from_slice(settings).map_err(|e| format!("its settings: {e}"))?;
     // Before the namespaces: the folder's path must not depend on them.
     let listener = at_short_path(folder, "keeper.sock", |path| {
         let _ = std::fs::remove_file(path);
@@ -90,6 +91,21 @@ fn set_up(folder: &Path) -> Result<(Keeper, OwnedFd), String> {
 
 /// Gets the Pod's namespaces. What is told to keep the host's, keeps them.
 fn enter(settings: &Settings) -> Result<Option<OwnedFd>, String> {
+    let shared = match &settings.users {
+        Some(users) => users::enter(settings, users)?,
+        None => enter_as_host(settings)?,
+    };
+    for (key, value) in &settings.sysctls {
+        sysctl::write(&key.replace('.', "/"), value).map_err(|e| {
+            let source = std::error::Error::source(&e).map(ToString::to_string).unwrap_or_default();
+            format!("{e}: {source}")
+        })?;
+    }
+    Ok(shared)
+}
+
+/// Those of a Pod whose users are the host's; the pid namespace that its containers share, if they do.
+fn enter_as_host(settings: &Settings) -> Result<Option<OwnedFd>, String> {
     if let Some(path) = &settings.netns {
         namespace::enter_network(path)
             .map_err(|e| format!("enter the network namespace {}: {e}", path.display()))?;
@@ -100,16 +116,10 @@ fn enter(settings: &Settings) -> Result<Option<OwnedFd>, String> {
     if let Some(hostname) = &settings.hostname {
         namespace::new_uts(hostname).map_err(|e| format!("make a UTS namespace: {e}"))?;
     }
-    for (key, value) in &settings.sysctls {
-        sysctl::write(&key.replace('.', "/"), value).map_err(|e| {
-            let source = std::error::Error::source(&e).map(ToString::to_string).unwrap_or_default();
-            format!("{e}: {source}")
-        })?;
-    }
     if !settings.share_pid {
         return Ok(None);
     }
-    let first = fork(NewNamespaces { mount: false, pid: true }, None, &[], || {
+    let first = fork(NewNamespaces { pid: true, ..NewNamespaces::default() }, None, &[], || {
         // Or it would hold the starter's pipe and the lock.
         let _ = leave_streams();
         hold_pid_namespace()
@@ -118,8 +128,8 @@ fn enter(settings: &Settings) -> Result<Option<OwnedFd>, String> {
     namespace::pid_namespace(first.pid).map(Some).map_err(|e| format!("open the pid namespace: {e}"))
 }
 
-/// Lets go of the pipe to the starter; standard error stays, it is the keeper's log.
-fn leave_streams() -> io::Result<()> {
+/// Lets go of the pipe to the starter; standard error stays, it is the keepers' log.
+pub(super) fn leave_streams() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;

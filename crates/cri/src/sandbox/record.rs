@@ -5,7 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use prost::Message;
 use serde::{Deserialize, Serialize};
-use trine_contracts::cri::{LinuxSandboxSecurityContext, NamespaceMode, PodSandboxConfig};
+use trine_contracts::cri::{
+    IdMapping, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
+};
+use trine_kernel::container::{Owners, oci};
 
 use crate::container::record::write_json;
 use crate::keeper::Client;
@@ -85,6 +88,51 @@ pub fn sharing(config: &PodSandboxConfig) -> Sharing {
     }
 }
 
+/// The users of a Pod that has its own; none if they are the host's.
+///
+/// # Errors
+/// What cannot be.
+pub fn owners(config: &PodSandboxConfig) -> Result<Option<Owners>, String> {
+    let security = config.linux.as_ref().and_then(|l| l.security_context.as_ref());
+    let options = security.and_then(|s| s.namespace_options.as_ref());
+    let Some(owners) = mapped(options)? else { return Ok(None) };
+    if sharing(config).host_network {
+        return Err("a user namespace cannot be had on the host's network".to_owned());
+    }
+    Ok(Some(owners))
+}
+
+/// What namespace options say of users.
+///
+/// # Errors
+/// What cannot be.
+pub fn mapped(options: Option<&NamespaceOption>) -> Result<Option<Owners>, String> {
+    let Some(users) = options.and_then(|o| o.userns_options.as_ref()) else { return Ok(None) };
+    match users.mode() {
+        NamespaceMode::Node => Ok(None),
+        NamespaceMode::Pod => {
+            Ok(Some(Owners { uids: ranges("uid", &users.uids)?, gids: ranges("gid", &users.gids)? }))
+        }
+        other => Err(format!("user namespaces are the Pod's or the node's, not {}", other.as_str_name())),
+    }
+}
+
+/// Mappings as the specification has them.
+#[must_use]
+pub fn ids(ranges: &[IdMapping]) -> Vec<oci::IdMapping> {
+    let one =
+        |m: &IdMapping| oci::IdMapping { container_id: m.container_id, host_id: m.host_id, size: m.length };
+    ranges.iter().map(one).collect()
+}
+
+fn ranges(of: &str, ranges: &[IdMapping]) -> Result<Vec<oci::IdMapping>, String> {
+    match ranges {
+        [only] if only.container_id == 0 && only.length > 0 => Ok(ids(ranges)),
+        [_] => Err(format!("the {of} mapping does not begin at 0 in the container")),
+        _ => Err(format!("there must be one {of} mapping, not {}", ranges.len())),
+    }
+}
+
 /// A sandbox.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -109,6 +157,12 @@ impl Sandbox {
             keeper: Mutex::new(None),
             busy: tokio::sync::Mutex::new(()),
         }
+    }
+
+    /// Where its user namespace is pinned, if it has one.
+    #[must_use]
+    pub fn users_pin(&self) -> PathBuf {
+        self.folder.join("userns")
     }
 
     /// Reads the record in `folder`.

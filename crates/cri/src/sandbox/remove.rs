@@ -53,12 +53,7 @@ impl Runtime {
         if !failed.is_empty() {
             return Err(CriError::Undone { call: CALL, object: sandbox.id.clone(), failed });
         }
-        match std::fs::remove_dir_all(&sandbox.folder) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(CriError::io("remove", &sandbox.folder)(e));
-            }
-            _ => {}
-        }
+        self.inner.discarded.take(&sandbox.folder).map_err(CriError::io("remove", &sandbox.folder))?;
         self.sandboxes().remove(&sandbox.id);
         self.inner.ledger.remove(&sandbox.id)?;
         Ok(())

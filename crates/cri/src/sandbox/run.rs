@@ -7,14 +7,15 @@ use std::time::Duration;
 use prost::Message;
 use tracing::Instrument;
 use trine_contracts::cri::PodSandboxConfig;
+use trine_kernel::container::Owners;
 use trine_kernel::mountpoint::mount_device;
 use trine_kernel::netns::Netns;
 
 use super::files;
 use super::network::attachment;
-use super::record::{Sandbox, SandboxRecord, SandboxState, sharing};
+use super::record::{Sandbox, SandboxRecord, SandboxState, owners, sharing};
 use crate::error::{CriError, chain};
-use crate::keeper::spawn::{Settings, spawn};
+use crate::keeper::spawn::{Settings, Users, spawn};
 use crate::runtime::{Intent, Runtime, new_id, now};
 
 const CALL: &str = "RunPodSandbox";
@@ -40,6 +41,7 @@ impl Runtime {
         if !handler.is_empty() {
             return Err(CriError::invalid(CALL, format!("there is no runtime handler {handler:?}")));
         }
+        owners(&config).map_err(|why| CriError::invalid(CALL, why))?;
         let pod = format!("{}/{}", metadata.namespace, metadata.name);
         let span = tracing::info_span!(
             target: "trine::step", "RunPodSandbox", plane = "cri", pod = pod.as_str(), pod_uid = metadata.uid.as_str(),
@@ -124,9 +126,11 @@ impl Runtime {
         sandbox.update(|record| record.attached = record.netns.is_some()).map_err(written)?;
         let sharing = sharing(config);
         let hostname = files::hostname(config, sharing.host_network);
-        write_files(&sandbox.folder, config, hostname.as_deref())?;
+        let owners = owners(config).map_err(|why| CriError::invalid(CALL, why))?;
+        write_files(&sandbox.folder, config, hostname.as_deref(), owners.as_ref())?;
         let record = sandbox.record();
-        if let Some(path) = record.netns.clone() {
+        // The keeper makes that of a Pod with its own users, whose it is to be.
+        if let Some(path) = record.netns.clone().filter(|_| owners.is_none()) {
             let made = tokio::task::spawn_blocking(move || Netns::create(&path)).await;
             made.map_err(CriError::joined(CALL))?.map_err(|source| CriError::Netns {
                 call: CALL,
@@ -135,10 +139,11 @@ impl Runtime {
             })?;
         }
         if !sharing.host_ipc {
-            mount_shm(sandbox)?;
+            mount_shm(sandbox, owners.as_ref())?;
         }
         let settings = Settings {
             netns: record.netns.clone(),
+            users: owners.map(|owners| Users { pin: sandbox.users_pin(), owners }),
             new_ipc: !sharing.host_ipc,
             hostname,
             share_pid: sharing.pod_pid,
@@ -148,9 +153,15 @@ impl Runtime {
                 .map(|l| l.sysctls.clone().into_iter().collect())
                 .unwrap_or_default(),
         };
-        let (kept, ips) = tokio::join!(self.start_keeper(sandbox, &settings), self.attach(sandbox, config));
-        kept?;
-        let ips = ips?;
+        let ips = if settings.users.is_some() {
+            self.start_keeper(sandbox, &settings).await?;
+            self.attach(sandbox, config).await?
+        } else {
+            let (kept, ips) =
+                tokio::join!(self.start_keeper(sandbox, &settings), self.attach(sandbox, config));
+            kept?;
+            ips?
+        };
         sandbox
             .update(|record| {
                 record.ips = ips;
@@ -195,22 +206,31 @@ impl Runtime {
     }
 }
 
-fn write_files(folder: &Path, config: &PodSandboxConfig, hostname: Option<&str>) -> Result<(), CriError> {
+/// Files that all containers share, for the Pod's own root to change.
+fn write_files(
+    folder: &Path,
+    config: &PodSandboxConfig,
+    hostname: Option<&str>,
+    owners: Option<&Owners>,
+) -> Result<(), CriError> {
+    let write = |name: &str, text: String| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(CriError::io("write", &path))?;
+        let Some(owners) = owners else { return Ok(()) };
+        let given = std::os::unix::fs::chown(&path, Some(owners.uid(0)), Some(owners.gid(0)));
+        given.map_err(CriError::io("give its owner", &path))
+    };
     let resolv = files::resolv_conf(config.dns_config.as_ref())
         .unwrap_or_else(|| std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
-    let path = folder.join("resolv.conf");
-    std::fs::write(&path, resolv).map_err(CriError::io("write", &path))?;
-    if let Some(hostname) = hostname {
-        let path = folder.join("hostname");
-        std::fs::write(&path, format!("{hostname}\n")).map_err(CriError::io("write", &path))?;
-    }
-    Ok(())
+    write("resolv.conf", resolv)?;
+    hostname.map_or(Ok(()), |hostname| write("hostname", format!("{hostname}\n")))
 }
 
-fn mount_shm(sandbox: &Sandbox) -> Result<(), CriError> {
+fn mount_shm(sandbox: &Sandbox, owners: Option<&Owners>) -> Result<(), CriError> {
     let target = sandbox.folder.join("shm");
     std::fs::create_dir_all(&target).map_err(CriError::io("make", &target))?;
-    let options = ["nosuid,nodev,noexec,mode=1777,size=65536k".to_owned()];
+    let mut options = vec!["nosuid,nodev,noexec,mode=1777,size=65536k".to_owned()];
+    options.extend(owners.map(|owners| format!("uid={},gid={}", owners.uid(0), owners.gid(0))));
     mount_device(Path::new("shm"), &target, "tmpfs", &options).map_err(|source| CriError::Mount {
         call: CALL,
         object: sandbox.id.clone(),

@@ -69,6 +69,9 @@ impl Runtime {
         if same_boot && let Err(error) = unmount_all(&sandbox.folder.join("shm"), true) {
             failed.push(chain(&error));
         }
+        if same_boot && let Err(error) = netns::delete(&sandbox.users_pin()) {
+            failed.push(chain(&error));
+        }
         // Kept while the network holds on to it: DEL may want to enter it.
         if let Some(path) = &record.netns
             && !sandbox.record().attached

@@ -8,6 +8,7 @@ use trine_contracts::cri::{
     RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus, StatusResponse, VersionResponse,
 };
 
+use trine_kernel::mountpoint::can_map_owners;
 use trine_kernel::netlink::Cidr;
 
 use super::Service;
@@ -66,7 +67,7 @@ impl Service {
                 name: String::new(),
                 features: Some(RuntimeHandlerFeatures {
                     recursive_read_only_mounts: true,
-                    user_namespaces: false,
+                    user_namespaces: can_map_owners(&self.0.config().images_dir),
                 }),
             }],
             features: Some(RuntimeFeatures {

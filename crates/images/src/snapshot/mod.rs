@@ -4,6 +4,6 @@ mod mounted;
 mod plan;
 mod usage;
 
-pub use mounted::RootFs;
 pub(crate) use mounted::Snapshots;
+pub use mounted::{RootFs, RootOptions};
 pub use usage::Usage;

@@ -2,10 +2,13 @@
 //! and goes after the mount is gone.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use trine_kernel::mountpoint::bind_for_users;
 use trine_kernel::overlay::{Overlay, is_mount_point, unmount_all};
 
 use super::plan::is_container_id;
@@ -23,6 +26,15 @@ pub struct RootFs {
     pub path: PathBuf,
 }
 
+/// How a root is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RootOptions<'a> {
+    /// With the folders and files that a container's mounts lie on, below the image's own.
+    pub for_mounts: bool,
+    /// Where a user namespace is pinned: files belong to whom the image says as that has it. The host's if none.
+    pub users: Option<&'a Path>,
+}
+
 /// What a snapshot is made from.
 #[derive(Debug, Serialize, Deserialize)]
 struct Origin {
@@ -33,13 +45,38 @@ struct Origin {
 /// The folder `snapshots`.
 pub(crate) struct Snapshots {
     dir: PathBuf,
+    below: PathBuf,
+}
+
+/// Folders that every container has something mounted on, with their modes.
+const FOLDERS: [(&str, u32); 4] = [("dev", 0o755), ("etc", 0o755), ("proc", 0o555), ("sys", 0o555)];
+/// Files that most have.
+const FILES: [&str; 3] = ["etc/hostname", "etc/hosts", "etc/resolv.conf"];
+
+/// Makes the layer that lies below all others of every container: what mounts lie on. Else each would be made anew, in every
+/// container whose image lacks it, and removed with it.
+fn make_below(dir: &Path) -> Result<(), ImageError> {
+    for (folder, mode) in FOLDERS {
+        let folder = dir.join(folder);
+        std::fs::create_dir_all(&folder).map_err(ImageError::io("create", &folder))?;
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&folder, mode).map_err(ImageError::io("set the mode of", &folder))?;
+    }
+    for file in FILES {
+        let file = dir.join(file);
+        let made = std::fs::File::options().create(true).append(true).open(&file);
+        made.map_err(ImageError::io("create", &file))?;
+    }
+    Ok(())
 }
 
 impl Snapshots {
     pub fn open(root: &Path) -> Result<Self, ImageError> {
         let dir = root.join("snapshots");
         std::fs::create_dir_all(&dir).map_err(ImageError::io("create", &dir))?;
-        Ok(Self { dir })
+        let below = root.join("below");
+        make_below(&below)?;
+        Ok(Self { dir, below })
     }
 
     fn path(&self, container: &str) -> Result<PathBuf, ImageError> {
@@ -72,12 +109,25 @@ impl ImageStore {
     /// [`ImageError::Absent`] if the image is gone, [`ImageError::Mount`], [`ImageError::Io`],
     /// [`ImageError::ContainerId`].
     pub fn prepare(&self, container_id: &str, image: &Image) -> Result<RootFs, ImageError> {
+        self.prepare_with(container_id, image, RootOptions::default())
+    }
+
+    /// The same with a choice of how.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`], and [`ImageError::Users`].
+    pub fn prepare_with(
+        &self,
+        container_id: &str,
+        image: &Image,
+        options: RootOptions<'_>,
+    ) -> Result<RootFs, ImageError> {
         let span = tracing::info_span!(
             target: "trine::step", "prepare", plane = "image", container = container_id, detail = image.id.as_str(),
             error = tracing::field::Empty
         );
         let _entered = span.enter();
-        step::outcome(&span, self.inner.prepare(container_id, image))
+        step::outcome(&span, self.inner.prepare(container_id, image, options))
     }
 
     /// Unmounts and deletes a container's root; absent is success.
@@ -126,16 +176,22 @@ impl ImageStore {
 }
 
 impl Inner {
-    fn prepare(&self, container: &str, image: &Image) -> Result<RootFs, ImageError> {
+    fn prepare(
+        &self,
+        container: &str,
+        image: &Image,
+        options: RootOptions<'_>,
+    ) -> Result<RootFs, ImageError> {
         let dir = self.snapshots.path(container)?;
         let rootfs = dir.join("rootfs");
         if is_mount_point(&rootfs) {
             return Ok(RootFs { path: rootfs });
         }
         // The rest of an attempt that was cut short.
-        remove_folder(&dir)?;
+        take_down(container, &dir)?;
+        self.session.discard(&dir)?;
         let origin = self.claim(container, &dir, image)?;
-        let made = self.mount(container, &dir, &origin, &rootfs);
+        let made = self.mount(container, &dir, &origin, options);
         if made.is_err()
             && let Err(e) = self.remove_snapshot(container)
         {
@@ -163,22 +219,38 @@ impl Inner {
         Ok(origin)
     }
 
-    fn mount(&self, container: &str, dir: &Path, origin: &Origin, rootfs: &Path) -> Result<(), ImageError> {
-        let (upper, work) = (dir.join("upper"), dir.join("work"));
-        for path in [&upper, &work, rootfs] {
+    fn mount(
+        &self,
+        container: &str,
+        dir: &Path,
+        origin: &Origin,
+        options: RootOptions<'_>,
+    ) -> Result<(), ImageError> {
+        let (upper, work, rootfs) = (dir.join("upper"), dir.join("work"), dir.join("rootfs"));
+        for path in [&upper, &work, &rootfs] {
             std::fs::create_dir(path).map_err(ImageError::io("create", path))?;
         }
         let mut lower = self.lower(&origin.layers);
+        if options.for_mounts {
+            lower.push(self.snapshots.below.clone());
+        }
         if lower.is_empty() {
             let none = dir.join("empty");
             std::fs::create_dir(&none).map_err(ImageError::io("create", &none))?;
             lower.push(none);
         }
+        if let Some(users) = options.users {
+            lower = for_users(container, dir, &lower, users)?;
+        }
         like(&lower[0], &upper).map_err(ImageError::io("set the attributes of", &upper))?;
         // What a container writes outside of its volumes does not outlive the machine's restart, so nothing ever
         // waits for the disk because of it.
         let overlay = Overlay { lower: &lower, upper: &upper, work: &work, volatile: true };
-        overlay.mount(rootfs).map_err(|source| ImageError::Mount { container: container.to_owned(), source })
+        overlay
+            .mount(&rootfs)
+            .map_err(|source| ImageError::Mount { container: container.to_owned(), source })?;
+        // The overlay has mounts of its own of them.
+        if options.users.is_some() { take_down_layers(container, dir) } else { Ok(()) }
     }
 
     fn remove_snapshot(&self, container: &str) -> Result<(), ImageError> {
@@ -187,9 +259,8 @@ impl Inner {
             return Ok(());
         }
         let origin = self.snapshots.origin(container);
-        unmount_all(&dir.join("rootfs"))
-            .map_err(|source| ImageError::Mount { container: container.to_owned(), source })?;
-        remove_folder(&dir)?;
+        take_down(container, &dir)?;
+        self.session.discard(&dir)?;
         let index = self.index.read()?;
         if origin.is_some_and(|origin| !index.images.contains_key(&origin.image)) {
             let lock = self.index.lock()?;
@@ -201,16 +272,49 @@ impl Inner {
     }
 }
 
+/// Where layers are mounted while they are joined for a user namespace.
+const LAYERS: &str = "layers";
+
+/// The layers with their owners as the user namespace pinned at `users` has them, each mounted for reading only.
+fn for_users(
+    container: &str,
+    dir: &Path,
+    lower: &[PathBuf],
+    users: &Path,
+) -> Result<Vec<PathBuf>, ImageError> {
+    let users = File::open(users).map_err(ImageError::io("open", users))?;
+    let all = dir.join(LAYERS);
+    std::fs::create_dir(&all).map_err(ImageError::io("create", &all))?;
+    let mut mapped = Vec::new();
+    for (number, layer) in lower.iter().enumerate() {
+        let place = all.join(number.to_string());
+        std::fs::create_dir(&place).map_err(ImageError::io("create", &place))?;
+        bind_for_users(layer, &place, users.as_fd())
+            .map_err(|source| ImageError::Users { container: container.to_owned(), source })?;
+        mapped.push(place);
+    }
+    Ok(mapped)
+}
+
+/// Takes off what is mounted in a snapshot's folder, which then can be removed.
+fn take_down(container: &str, dir: &Path) -> Result<(), ImageError> {
+    unmount_all(&dir.join("rootfs"))
+        .map_err(|source| ImageError::Mount { container: container.to_owned(), source })?;
+    take_down_layers(container, dir)
+}
+
+fn take_down_layers(container: &str, dir: &Path) -> Result<(), ImageError> {
+    let Ok(layers) = std::fs::read_dir(dir.join(LAYERS)) else { return Ok(()) };
+    for layer in layers.flatten() {
+        unmount_all(&layer.path())
+            .map_err(|source| ImageError::Mount { container: container.to_owned(), source })?;
+    }
+    Ok(())
+}
+
 /// The root of an overlay looks like its topmost folder, which is the container's own.
 fn like(from: &Path, to: &Path) -> std::io::Result<()> {
     let stat = std::fs::metadata(from)?;
     std::os::unix::fs::chown(to, Some(stat.uid()), Some(stat.gid()))?;
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(stat.mode() & 0o7777))
-}
-
-fn remove_folder(dir: &Path) -> Result<(), ImageError> {
-    match std::fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(ImageError::io("remove", dir)(e)),
-        _ => Ok(()),
-    }
 }

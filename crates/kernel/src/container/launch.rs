@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::oci::{Process, Spec};
+use super::owners::Owners;
 use super::privileges::Rest;
 use super::report::{Report, Reporter, pair};
 use super::{SetupError, console, privileges, program, root, words};
@@ -69,34 +70,44 @@ pub fn create(
     stdio: &Stdio,
 ) -> io::Result<Child> {
     let own = |kind: &str| spec.linux.namespaces.iter().any(|n| n.kind == kind && n.path.is_none());
-    let namespaces = NewNamespaces { mount: true, pid: own("pid") };
+    let namespaces = NewNamespaces { mount: true, pid: own("pid"), ..NewNamespaces::default() };
+    let owners = Owners { uids: spec.linux.uid_mappings.clone(), gids: spec.linux.gid_mappings.clone() };
+    let users = spec.linux.namespaces.iter().find(|n| n.kind == "user").and_then(|n| n.path.clone());
     launch(namespaces, groups, pid_namespace, None, stdio, |reporter, born| {
         begin(stdio, groups, born, &spec.process)?;
-        if own("cgroup") {
-            namespace::new_cgroup().map_err(SetupError::io("make a cgroup namespace"))?;
-        }
         if let Some(note) = privileges::set_oom_score(&spec.process) {
             reporter.say(&Report::Note(note));
         }
-        root::enter(spec, groups)?;
+        let users = match &users {
+            Some(path) => Some(File::open(path).map_err(SetupError::io("open the user namespace"))?),
+            None => None,
+        };
+        root::enter(spec, groups, &owners, users.as_ref().map(AsFd::as_fd))?;
         if spec.process.terminal {
             reporter.say(&Report::Console(console::open(true)?));
         }
         root::seal(spec)?;
+        limit(&spec.process, &owners)?;
+        if let Some(users) = users {
+            namespace::enter_users(&users).map_err(SetupError::io("enter the user namespace"))?;
+        }
+        if own("cgroup") {
+            namespace::new_cgroup().map_err(SetupError::io("make a cgroup namespace"))?;
+        }
         let rest = finish(&spec.process, spec.linux.seccomp.as_ref())?;
         Ok((spec.process.clone(), rest))
     })
 }
 
-/// Forks a child that becomes `process`, held by `seccomp`, inside the container whose first process is `init`. Returns at
-/// once.
+/// Forks a child that becomes `process`, held by `seccomp`, inside the container whose first process is `init` and whose users are
+/// `owners`. Returns at once.
 ///
 /// # Errors
 /// If it cannot be forked; everything later comes as a [`Report`].
 pub fn join(
     init: (i32, &OwnedFd),
     process: &Process,
-    seccomp: Option<&Seccomp>,
+    (seccomp, owners): (Option<&Seccomp>, &Owners),
     groups: &[Groups],
     stdio: &Stdio,
 ) -> io::Result<Child> {
@@ -106,9 +117,14 @@ pub fn join(
         if let Some(note) = privileges::set_oom_score(process) {
             reporter.say(&Report::Note(note));
         }
-        namespace::enter_root_of(init.1).map_err(SetupError::io("enter the container"))?;
+        if !process.terminal {
+            limit(process, owners)?;
+        }
+        namespace::enter_root_of(init.1, !owners.are_the_hosts())
+            .map_err(SetupError::io("enter the container"))?;
         if process.terminal {
             reporter.say(&Report::Console(console::open(false)?));
+            limit(process, &Owners::default())?;
         }
         let rest = finish(process, seccomp)?;
         Ok((process.clone(), rest))
@@ -200,10 +216,14 @@ fn begin(stdio: &Stdio, groups: &[Groups], born: bool, process: &Process) -> Res
     Ok(())
 }
 
-/// What comes when everything is mounted: limits and privileges. What is left is for just before the program.
+/// What only the host's administrator may do.
+fn limit(process: &Process, owners: &Owners) -> Result<(), SetupError> {
+    privileges::own_streams(process, owners);
+    privileges::set_limits(&process.rlimits)
+}
+
+/// What comes when everything is mounted: privileges. What is left is for just before the program.
 fn finish(process: &Process, seccomp: Option<&Seccomp>) -> Result<Rest, SetupError> {
-    privileges::own_streams(process);
-    privileges::set_limits(&process.rlimits)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let rest = privileges::drop_to(process, seccomp)?;
     // After the change of user, which would undo it. The keeper's end is the container's.

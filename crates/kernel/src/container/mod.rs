@@ -11,12 +11,15 @@ mod launch;
 mod mounts;
 pub mod oci;
 mod options;
+mod owners;
 mod privileges;
 mod program;
 mod report;
 mod root;
 
 pub use launch::{Child, Groups, Stdio, create, join};
+pub(crate) use mounts::show_owners;
+pub use owners::Owners;
 pub use privileges::capability_names;
 pub use report::{Report, receive};
 

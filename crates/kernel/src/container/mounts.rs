@@ -21,6 +21,16 @@ struct MountAttr {
     userns_fd: u64,
 }
 
+/// Shows the owners of files of the detached mount at `fd` as the user namespace `users` has them, without what is mounted below;
+/// for reading only if `readonly`.
+pub(crate) fn show_owners(fd: BorrowedFd<'_>, users: BorrowedFd<'_>, readonly: bool) -> Result<(), Errno> {
+    let userns_fd = u64::try_from(users.as_raw_fd()).map_err(|_| Errno::BADF)?;
+    let mut set = MountAttrFlags::MOUNT_ATTR_IDMAP;
+    set.set(MountAttrFlags::MOUNT_ATTR_RDONLY, readonly);
+    let set = set.bits().into();
+    change(fd, &MountAttr { set, clear: 0, propagation: 0, userns_fd }, false)
+}
+
 /// Changes flags and propagation of the mount at `fd`, and of all below it if `recursive`.
 fn set_attributes(
     fd: BorrowedFd<'_>,
@@ -36,7 +46,14 @@ fn set_attributes(
         Some(Propagation::Slave) => libc::MS_SLAVE,
         Some(Propagation::Shared) => libc::MS_SHARED,
     };
-    let attr = MountAttr { set: attributes.bits().into(), clear: clear.into(), propagation, userns_fd: 0 };
+    change(
+        fd,
+        &MountAttr { set: attributes.bits().into(), clear: clear.into(), propagation, userns_fd: 0 },
+        recursive,
+    )
+}
+
+fn change(fd: BorrowedFd<'_>, attr: &MountAttr, recursive: bool) -> Result<(), Errno> {
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is an empty C string, `attr` has the size that is passed, both outlive the call.
     let result = unsafe {
@@ -45,7 +62,7 @@ fn set_attributes(
             fd.as_raw_fd(),
             c"".as_ptr(),
             flags,
-            std::ptr::from_ref(&attr),
+            std::ptr::from_ref(attr),
             std::mem::size_of::<MountAttr>(),
         )
     };

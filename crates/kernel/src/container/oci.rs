@@ -123,6 +123,25 @@ pub struct Mount {
     pub source: PathBuf,
     /// mount(8) options.
     pub options: Vec<String>,
+    /// How the owners of files of the host are shown, if not as they are.
+    #[serde(rename = "uidMappings", skip_serializing_if = "Vec::is_empty")]
+    pub uid_mappings: Vec<IdMapping>,
+    /// The same for their groups.
+    #[serde(rename = "gidMappings", skip_serializing_if = "Vec::is_empty")]
+    pub gid_mappings: Vec<IdMapping>,
+}
+
+/// A range of ids inside and outside of a user namespace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdMapping {
+    /// The first one inside.
+    #[serde(rename = "containerID")]
+    pub container_id: u32,
+    /// The first one outside.
+    #[serde(rename = "hostID")]
+    pub host_id: u32,
+    /// How many there are.
+    pub size: u32,
 }
 
 /// Linux alone.
@@ -131,6 +150,12 @@ pub struct Mount {
 pub struct Linux {
     /// Namespaces of its own; one that is absent is the caller's.
     pub namespaces: Vec<Namespace>,
+    /// Users of its user namespace, if it is in one.
+    #[serde(rename = "uidMappings", skip_serializing_if = "Vec::is_empty")]
+    pub uid_mappings: Vec<IdMapping>,
+    /// Groups of its user namespace.
+    #[serde(rename = "gidMappings", skip_serializing_if = "Vec::is_empty")]
+    pub gid_mappings: Vec<IdMapping>,
     /// Device files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<Device>,
@@ -154,7 +179,7 @@ pub struct Linux {
 /// One namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
-    /// `mount`, `pid`, `cgroup`, `ipc`, `uts`, `network`.
+    /// `mount`, `pid`, `cgroup`, `ipc`, `uts`, `network`, `user`.
     #[serde(rename = "type")]
     pub kind: String,
     /// One that is there already; a new one if absent.

@@ -12,6 +12,7 @@ use rustix::thread::{
 
 use super::SetupError;
 use super::oci::{Process, Rlimit as Limit};
+use super::owners::Owners;
 use crate::seccomp::profile::Seccomp;
 use crate::seccomp::{Machine, Program, SeccompError, compile};
 
@@ -132,12 +133,13 @@ fn resource(kind: &str) -> Option<Resource> {
 }
 
 /// Gives the standard streams to the user, so that `/dev/stdout` can be opened again by name.
-pub(super) fn own_streams(process: &Process) {
+pub(super) fn own_streams(process: &Process, owners: &Owners) {
+    let uid = owners.uid(process.user.uid);
     for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
         let Ok(stat) = rustix::fs::fstat(stream) else { continue };
         let null = rustix::fs::major(stat.st_rdev) == 1;
-        if !null && stat.st_uid != process.user.uid {
-            let _ = rustix::fs::fchown(stream, Some(Uid::from_raw(process.user.uid)), None);
+        if !null && stat.st_uid != uid {
+            let _ = rustix::fs::fchown(stream, Some(Uid::from_raw(uid)), None);
         }
     }
 }

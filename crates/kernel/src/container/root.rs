@@ -1,22 +1,25 @@
 //! The container's root: its mounts, devices and links, and the pivot into it. Every destination is resolved with
 //! the new root as the root of all links, so an image cannot point a mount outside.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, makedev, mkdirat, mknodat, openat, openat2,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, makedev, mkdirat, mknodat, openat,
+    openat2,
 };
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
-use super::SetupError;
 use super::launch::Groups;
-use super::mounts::{apply, copy_of, make_readonly, new_file_system, place};
+use super::mounts::{apply, copy_of, make_readonly, new_file_system, place, show_owners};
 use super::oci::{Device, Mount, Spec};
-use super::options::{Bind, parse};
+use super::options::{Bind, Options, parse};
+use super::owners::Owners;
+use super::{SetupError, words};
 
 /// Links that every program expects in `/dev`.
 const LINKS: [(&str, &str); 5] = [
@@ -27,24 +30,105 @@ const LINKS: [(&str, &str); 5] = [
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
-/// Mounts everything, then makes the container's root this process's root.
-pub(super) fn enter(spec: &Spec, groups: &[Groups]) -> Result<(), SetupError> {
+/// The new root, and whose it is.
+struct Place<'a> {
+    root: OwnedFd,
+    owners: &'a Owners,
+    users: Option<BorrowedFd<'a>>,
+}
+
+impl Place<'_> {
+    /// The folder `path` below the root, made if it is not there.
+    fn folder(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        match resolve(&self.root, path, OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => {}
+            result => return result,
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT) };
+        let parent = self.folder(parent)?;
+        match mkdirat(&parent, name.as_bytes(), Mode::from_raw_mode(0o755)) {
+            Ok(()) => self.give(&parent, name)?,
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        resolve(&self.root, path, OFlags::DIRECTORY)
+    }
+
+    /// The file `path` below the root, made if it is not there.
+    fn file(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        match resolve(&self.root, path, OFlags::empty()) {
+            Err(Errno::NOENT) => {}
+            result => return result,
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT) };
+        let parent = self.folder(parent)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::WRONLY;
+        match openat(&parent, name.as_bytes(), flags, Mode::from_raw_mode(0o644)) {
+            Ok(_) => self.give(&parent, name)?,
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        resolve(&self.root, path, OFlags::empty())
+    }
+
+    /// Gives what was just made to the container's root, if that is not the host's.
+    fn give(&self, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        if self.owners.are_the_hosts() {
+            return Ok(());
+        }
+        let (user, group) = (Uid::from_raw(self.owners.uid(0)), Gid::from_raw(self.owners.gid(0)));
+        chownat(parent, name.as_bytes(), Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// What a new file system has to be told so that it is the container's.
+    fn owned(&self, kind: &str, mut options: Options) -> Options {
+        if self.owners.are_the_hosts() {
+            return options;
+        }
+        let mut set = |key: &str, value: u32| options.data.push((key.to_owned(), Some(value.to_string())));
+        match kind {
+            "tmpfs" => {
+                set("uid", self.owners.uid(0));
+                set("gid", self.owners.gid(0));
+            }
+            "devpts" => {
+                // The group of terminals is one inside.
+                for (_, value) in options.data.iter_mut().filter(|(key, _)| key == "gid") {
+                    if let Some(gid) = value.as_deref().and_then(|text| text.parse().ok()) {
+                        *value = Some(self.owners.gid(gid).to_string());
+                    }
+                }
+            }
+            _ => {}
+        }
+        options
+    }
+}
+
+/// Mounts everything, then makes the container's root this process's root. Its files are for `owners`, whose user namespace is
+/// `users`.
+pub(super) fn enter(
+    spec: &Spec,
+    groups: &[Groups],
+    owners: &Owners,
+    users: Option<BorrowedFd<'_>>,
+) -> Result<(), SetupError> {
     let propagation = match spec.linux.rootfs_propagation.as_str() {
         "shared" | "rshared" => MountPropagationFlags::SHARED,
         _ => MountPropagationFlags::DOWNSTREAM,
     };
     mount_change("/", propagation | MountPropagationFlags::REC)
         .map_err(SetupError::at("cut mounts off from the host"))?;
-    let root = mount_root(&spec.root.path)?;
+    let place = Place { root: mount_root(&spec.root.path)?, owners, users };
     for mount in &spec.mounts {
-        place_mount(&root, mount, groups)?;
+        place_mount(&place, mount, groups)?;
     }
     for device in &spec.linux.devices {
-        make_device(&root, device)?;
+        make_device(&place, device)?;
     }
-    make_links(&root)?;
-    make_working_folder(&root, spec)?;
-    pivot(&root)?;
+    make_links(&place)?;
+    make_working_folder(&place, spec)?;
+    pivot(&place.root)?;
     for path in &spec.linux.readonly_paths {
         protect(Path::new(path))?;
     }
@@ -75,38 +159,49 @@ fn mount_root(path: &Path) -> Result<OwnedFd, SetupError> {
     openat(CWD, path, flags, Mode::empty()).map_err(SetupError::at(step()))
 }
 
-fn place_mount(root: &OwnedFd, mount: &Mount, groups: &[Groups]) -> Result<(), SetupError> {
+fn place_mount(at: &Place<'_>, mount: &Mount, groups: &[Groups]) -> Result<(), SetupError> {
     if mount.kind == "cgroup" {
-        return place_cgroups(root, mount, groups);
+        return place_cgroups(at, mount, groups);
     }
     let step =
         |what: &str| format!("mount {} on {}: {what}", mount.source.display(), mount.destination.display());
     let options = parse(&mount.options);
     let Some(bind) = options.bind else {
-        let target = folder(root, &mount.destination).map_err(SetupError::at(step("make the folder")))?;
-        let fresh = new_file_system(&mount.kind, &mount.source, &options)
+        let target = at.folder(&mount.destination).map_err(SetupError::at(step("make the folder")))?;
+        let fresh = new_file_system(&mount.kind, &mount.source, &at.owned(&mount.kind, options))
             .map_err(SetupError::at(step(&format!("make the {}", mount.kind))))?;
         return place(&fresh, &target).map_err(SetupError::at(step("place")));
     };
     let copy = copy_of(&mount.source, bind).map_err(SetupError::at(step("open the source")))?;
     apply(&copy, &options).map_err(SetupError::at(step("set the options")))?;
+    if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
+        show(at, mount, &copy).map_err(|cause| SetupError { step: step("map its owners"), cause })?;
+    }
     let kind = FileType::from_raw_mode(
         rustix::fs::fstat(&copy).map_err(SetupError::at(step("look at the source")))?.st_mode,
     );
-    let target = if kind == FileType::Directory {
-        folder(root, &mount.destination)
-    } else {
-        file(root, &mount.destination)
-    }
-    .map_err(SetupError::at(step("make the destination")))?;
+    let target =
+        if kind == FileType::Directory { at.folder(&mount.destination) } else { at.file(&mount.destination) }
+            .map_err(SetupError::at(step("make the destination")))?;
     place(&copy, &target).map_err(SetupError::at(step("place")))
+}
+
+/// Shows the owners of files of a mount as the container's user namespace has them.
+fn show(at: &Place<'_>, mount: &Mount, copy: &OwnedFd) -> Result<(), String> {
+    let wanted = Owners { uids: mount.uid_mappings.clone(), gids: mount.gid_mappings.clone() };
+    match at.users {
+        Some(users) if wanted == *at.owners => {
+            show_owners(copy.as_fd(), users, false).map_err(|errno| words(&errno.into()))
+        }
+        _ => Err("only the container's own user namespace can be mapped".to_owned()),
+    }
 }
 
 /// Name of the folder at which the unified hierarchy is mounted beside those of version 1.
 const UNIFIED: &str = "unified";
 
 /// The container's own groups, each controller's in a folder of its name; on a unified hierarchy the one group.
-fn place_cgroups(root: &OwnedFd, mount: &Mount, groups: &[Groups]) -> Result<(), SetupError> {
+fn place_cgroups(at: &Place<'_>, mount: &Mount, groups: &[Groups]) -> Result<(), SetupError> {
     let readonly = mount.options.iter().any(|o| o == "ro");
     let bind = |source: &Path, destination: PathBuf| Mount {
         destination,
@@ -117,34 +212,35 @@ fn place_cgroups(root: &OwnedFd, mount: &Mount, groups: &[Groups]) -> Result<(),
             .chain(readonly.then_some("ro"))
             .map(str::to_owned)
             .collect(),
+        ..Mount::default()
     };
     if let [only] = groups
         && only.name.is_empty()
     {
-        return place_mount(root, &bind(&only.folder, mount.destination.clone()), groups);
+        return place_mount(at, &bind(&only.folder, mount.destination.clone()), groups);
     }
     let tmpfs = Mount {
         destination: mount.destination.clone(),
         kind: "tmpfs".into(),
         source: "tmpfs".into(),
         options: ["nosuid", "nodev", "noexec", "mode=755"].map(str::to_owned).into(),
+        ..Mount::default()
     };
-    place_mount(root, &tmpfs, groups)?;
+    place_mount(at, &tmpfs, groups)?;
     // Beside version 1 the unified hierarchy has no controllers; who finds it takes the machine for one of version 2.
     for group in groups.iter().filter(|group| group.name != UNIFIED) {
-        place_mount(root, &bind(&group.folder, mount.destination.join(&group.name)), groups)?;
+        place_mount(at, &bind(&group.folder, mount.destination.join(&group.name)), groups)?;
     }
     Ok(())
 }
 
-fn make_device(root: &OwnedFd, device: &Device) -> Result<(), SetupError> {
+fn make_device(at: &Place<'_>, device: &Device) -> Result<(), SetupError> {
     let step = || format!("make the device {}", device.path.display());
     let name = device
         .path
         .file_name()
         .ok_or_else(|| SetupError { step: step(), cause: "its path has no name".to_owned() })?;
-    let parent =
-        folder(root, device.path.parent().unwrap_or(Path::new("/"))).map_err(SetupError::at(step()))?;
+    let parent = at.folder(device.path.parent().unwrap_or(Path::new("/"))).map_err(SetupError::at(step()))?;
     let kind = if device.kind == "b" { FileType::BlockDevice } else { FileType::CharacterDevice };
     let number = makedev(device.major, device.minor);
     match mknodat(&parent, name.as_bytes(), kind, Mode::from_raw_mode(device.file_mode), number) {
@@ -153,30 +249,30 @@ fn make_device(root: &OwnedFd, device: &Device) -> Result<(), SetupError> {
     }
     let mode = Mode::from_raw_mode(device.file_mode);
     // The creation mode went through the umask.
-    rustix::fs::chmodat(&parent, name.as_bytes(), mode, rustix::fs::AtFlags::empty())
-        .map_err(SetupError::at(step()))?;
-    let owner = (Some(Uid::from_raw(device.uid)), Some(Gid::from_raw(device.gid)));
-    rustix::fs::chownat(&parent, name.as_bytes(), owner.0, owner.1, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+    rustix::fs::chmodat(&parent, name.as_bytes(), mode, AtFlags::empty()).map_err(SetupError::at(step()))?;
+    // Never the container's root: a device stays the host's, whoever the users are.
+    let owner = (Uid::from_raw(device.uid), Gid::from_raw(device.gid));
+    chownat(&parent, name.as_bytes(), Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW)
         .map_err(SetupError::at(step()))
 }
 
-fn make_links(root: &OwnedFd) -> Result<(), SetupError> {
+fn make_links(at: &Place<'_>) -> Result<(), SetupError> {
     for (link, target) in LINKS {
         let path = Path::new(link);
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
         let step = || format!("make the link {link}");
-        let parent = folder(root, parent).map_err(SetupError::at(step()))?;
+        let parent = at.folder(parent).map_err(SetupError::at(step()))?;
         match rustix::fs::symlinkat(target, &parent, name.as_bytes()) {
-            Err(Errno::EXIST) => {}
-            result => result.map_err(SetupError::at(step()))?,
+            Err(Errno::EXIST) => continue,
+            result => result.and_then(|()| at.give(&parent, name)).map_err(SetupError::at(step()))?,
         }
     }
     Ok(())
 }
 
 /// Programs may be told to start in a folder that the image does not have.
-fn make_working_folder(root: &OwnedFd, spec: &Spec) -> Result<(), SetupError> {
-    match folder(root, &spec.process.cwd) {
+fn make_working_folder(at: &Place<'_>, spec: &Spec) -> Result<(), SetupError> {
+    match at.folder(&spec.process.cwd) {
         Ok(_) | Err(Errno::NOTDIR | Errno::ROFS) => Ok(()),
         Err(errno) => Err(SetupError::at(format!("make the folder {}", spec.process.cwd.display()))(errno)),
     }
@@ -235,34 +331,6 @@ fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno>
             Err(Errno::AGAIN) => {}
             result => return result,
         }
-    }
-}
-
-/// The folder `path` below `root`, made if it is not there.
-pub(super) fn folder(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    match resolve(root, path, OFlags::DIRECTORY) {
-        Err(Errno::NOENT) => {}
-        result => return result,
-    }
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT) };
-    let parent = folder(root, parent)?;
-    match mkdirat(&parent, name.as_bytes(), Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => resolve(root, path, OFlags::DIRECTORY),
-        Err(errno) => Err(errno),
-    }
-}
-
-fn file(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    match resolve(root, path, OFlags::empty()) {
-        Err(Errno::NOENT) => {}
-        result => return result,
-    }
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT) };
-    let parent = folder(root, parent)?;
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::WRONLY;
-    match openat(&parent, name.as_bytes(), flags, Mode::from_raw_mode(0o644)) {
-        Ok(_) | Err(Errno::EXIST) => resolve(root, path, OFlags::empty()),
-        Err(errno) => Err(errno),
     }
 }
 

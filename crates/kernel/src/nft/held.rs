@@ -65,9 +65,14 @@ impl Held {
 /// # Errors
 /// [`NftError`].
 pub fn hold(instance: &str, held: &Held) -> Result<bool, NftError> {
+    let (table, mut nft) = (table_name(instance), Nft::open()?);
+    // A batch that fails waits for an RCU grace period, 13 ms of each Pod's start.
+    if !nft.tables(Family::Inet)?.contains(&table) {
+        return Ok(false);
+    }
     let mut batch = Batch::new(Family::Inet);
-    batch.add_elements(&table_name(instance), SET, &[held.element()]);
-    match Nft::open()?.commit(batch) {
+    batch.add_elements(&table, SET, &[held.element()]);
+    match nft.commit(batch) {
         Ok(()) => Ok(true),
         Err(error) if error.is_absent() => Ok(false),
         Err(error) => Err(error),

@@ -12,6 +12,30 @@ pub struct NewNamespaces {
     pub mount: bool,
     /// A pid namespace in which it is process 1.
     pub pid: bool,
+    /// A user namespace, still without users, whose the others are.
+    pub user: bool,
+    /// A network namespace.
+    pub network: bool,
+    /// An IPC namespace.
+    pub ipc: bool,
+    /// A UTS namespace.
+    pub uts: bool,
+}
+
+impl NewNamespaces {
+    fn flags(self) -> u64 {
+        let all = [
+            (self.mount, libc::CLONE_NEWNS),
+            (self.pid, libc::CLONE_NEWPID),
+            (self.user, libc::CLONE_NEWUSER),
+            (self.network, libc::CLONE_NEWNET),
+            (self.ipc, libc::CLONE_NEWIPC),
+            (self.uts, libc::CLONE_NEWUTS),
+        ];
+        all.into_iter()
+            .filter(|(wanted, _)| *wanted)
+            .fold(0, |flags, (_, flag)| flags | u64::from(flag.cast_unsigned()))
+    }
 }
 
 /// A child that was forked.
@@ -57,13 +81,7 @@ pub fn fork(
     if threads()? != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "fork from a process with threads"));
     }
-    let mut flags = libc::CLONE_PIDFD.cast_unsigned().into();
-    if namespaces.mount {
-        flags |= u64::from(libc::CLONE_NEWNS.cast_unsigned());
-    }
-    if namespaces.pid {
-        flags |= u64::from(libc::CLONE_NEWPID.cast_unsigned());
-    }
+    let mut flags = u64::from(libc::CLONE_PIDFD.cast_unsigned()) | namespaces.flags();
     let group = group.and_then(|group| u64::try_from(group.as_raw_fd()).ok());
     if group.is_some() {
         flags |= CLONE_INTO_CGROUP;
