@@ -2,7 +2,10 @@ module upstream/policy-assistant
 
 go 1.26.6
 
-tool github.com/mattfenwick/cyclonus/cmd/cyclonus
+require (
+	github.com/mattfenwick/cyclonus v0.5.6
+	k8s.io/api v0.30.2
+)
 
 require (
 	github.com/davecgh/go-spew v1.1.1 // indirect
@@ -28,7 +31,6 @@ require (
 	github.com/jstemmer/go-junit-report v0.9.1 // indirect
 	github.com/mailru/easyjson v0.7.7 // indirect
 	github.com/mattfenwick/collections v0.3.2 // indirect
-	github.com/mattfenwick/cyclonus v0.5.6 // indirect
 	github.com/mattn/go-runewidth v0.0.9 // indirect
 	github.com/moby/spdystream v0.2.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
@@ -55,7 +57,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/api v0.30.2 // indirect
 	k8s.io/apimachinery v0.30.2 // indirect
 	k8s.io/client-go v0.30.2 // indirect
 	k8s.io/klog/v2 v2.120.1 // indirect

@@ -11,7 +11,7 @@ use anyhow::Context;
 pub struct Tool {
     /// The folder of `go.mod`.
     pub module: &'static str,
-    /// The package.
+    /// The package; `./NAME` for one of our own, beside `go.mod`.
     pub package: &'static str,
     /// True if the package is a test, false if it is a program.
     pub test: bool,
@@ -34,7 +34,7 @@ pub fn present() -> bool {
     Command::new("go").arg("version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Builds a tool, unless `go.mod` is what it was built from already. Its path.
+/// Builds a tool, unless `go.mod`, and its text if it is our own, are what it was built from already. Its path.
 ///
 /// # Errors
 /// In one line, if there is no Go, or if the module cannot be had or built.
@@ -43,7 +43,10 @@ pub fn build(root: &Path, tool: &Tool) -> anyhow::Result<PathBuf> {
     let made = root.join("target/upstream").join(tool.file);
     let stamp = made.with_extension("made-of");
     let ldflags = linked(tool.ldflags, &version(root, tool)?);
-    let wanted = format!("{ldflags}\n{}", std::fs::read_to_string(module.join("go.mod"))?);
+    let mut wanted = format!("{ldflags}\n{}", std::fs::read_to_string(module.join("go.mod"))?);
+    if let Some(ours) = tool.package.strip_prefix("./") {
+        wanted.push_str(&std::fs::read_to_string(module.join(ours).join("main.go"))?);
+    }
     if made.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(made);
     }

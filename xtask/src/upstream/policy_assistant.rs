@@ -1,5 +1,6 @@
 //! `policy-assistant`: 230 generated network policies, and what packets do under each. Upstream's tool of that name is in no
-//! published module; cyclonus, of which it was made, is, and generates the same cases.
+//! published module; cyclonus, of which it was made, is, and generates the same cases. What is tried from a Pod is tried by one
+//! call into it, by a small program of our own.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -19,9 +20,9 @@ use crate::test::workspace_root;
 /// The suite.
 const TOOL: Tool = Tool {
     module: "tests/upstream/policy-assistant",
-    package: "github.com/mattfenwick/cyclonus/cmd/cyclonus",
+    package: "./cases",
     test: false,
-    file: "cyclonus",
+    file: "policy-cases",
     ldflags: "",
     versioned: "github.com/mattfenwick/cyclonus",
 };
@@ -30,8 +31,6 @@ const TOOL: Tool = Tool {
 const DEADLINE: Duration = Duration::from_secs(4 * 3600);
 /// How long the cluster has to take a policy over, s. Upstream's default is 5.
 const SETTLED: &str = "2";
-/// How long a connection that is refused without a word is waited for, s: within a machine an answer takes milliseconds.
-const NO_ANSWER: &str = "1";
 
 /// Runs the suite and keeps its row. `--focus` and `--skip` are names of its tags, with commas between them.
 ///
@@ -50,15 +49,11 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         Trine::cluster((&program, &config), "policy", options, etcd.as_ref(), &out.join("trine.log"))?;
     let report = out.join("junit.xml");
     let mut command = Command::new(suite);
-    command.env("KUBECONFIG", trine.data_dir.join("kubeconfig")).arg("generate");
-    command.args(["--perturbation-wait-seconds", SETTLED, "--job-timeout-seconds", NO_ANSWER]);
-    // The tool leaves some cases out unless told otherwise; and this kernel has no SCTP to send.
-    command.args(["--exclude", options.skip.as_deref().unwrap_or_default(), "--server-protocol", "TCP,UDP"]);
-    // It expects that a Pod can be kept from itself, which Kubernetes says that no policy does.
-    command.arg("--ignore-loopback");
-    command.args(options.focus.iter().flat_map(|tags| ["--include", tags]));
-    command.arg("--junit-results-file").arg(&report);
-    let log = out.join("cyclonus.log");
+    command.env("KUBECONFIG", trine.data_dir.join("kubeconfig")).args(["-wait", SETTLED]);
+    command.args(["-exclude", options.skip.as_deref().unwrap_or_default()]);
+    command.args(["-include", options.focus.as_deref().unwrap_or_default()]);
+    command.arg("-junit").arg(&report);
+    let log = out.join("cases.log");
     let text = ginkgo::to_the_end(&mut command, &log, &report, DEADLINE, || trine.broken())?;
     if let Some(why) = trine.broken() {
         anyhow::bail!("policy-assistant: {why}");

@@ -79,17 +79,25 @@ fn made_of(place: &Place, recipe: &Recipe, config: &str) -> anyhow::Result<Strin
     for file in ["tests/upstream/images/go.mod", "crates/store/tests/etcd-server/go.mod"] {
         std::fs::read(place.root.join(file)).context(file)?.hash(&mut hasher);
     }
-    parts(recipe.parts, &mut hasher);
+    parts(place, recipe.parts, &mut hasher)?;
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-fn parts(all: &[Part], hasher: &mut DefaultHasher) {
+fn parts(place: &Place, all: &[Part], hasher: &mut DefaultHasher) -> anyhow::Result<()> {
     for part in all {
         format!("{part:?}").hash(hasher);
+        if let Part::GoOf(module, package, _) = part {
+            let module = place.root.join(module);
+            std::fs::read(module.join("go.mod"))?.hash(hasher);
+            if let Some(ours) = package.strip_prefix("./") {
+                std::fs::read(module.join(ours).join("main.go"))?.hash(hasher);
+            }
+        }
         if let Part::Of(other) | Part::Registry(_, other, ..) = part
             && let Some(other) = recipe(other)
         {
-            parts(other.parts, hasher);
+            parts(place, other.parts, hasher)?;
         }
     }
+    Ok(())
 }

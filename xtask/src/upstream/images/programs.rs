@@ -12,13 +12,13 @@ pub fn go(place: &Place, package: &str) -> anyhow::Result<PathBuf> {
     build(place, &place.root.join("tests/upstream/images"), package, name_of(package))
 }
 
-/// Builds etcd.
-pub fn etcd(place: &Place) -> anyhow::Result<PathBuf> {
-    build(place, &place.root.join("crates/store/tests/etcd-server"), "go.etcd.io/etcd/server/v3", "etcd")
+/// Builds a package of another module of the repository, which is called there as it is to be in the image.
+pub fn go_of(place: &Place, module: &str, package: &str, to: &str) -> anyhow::Result<PathBuf> {
+    build(place, &place.root.join(module), package, name_of(to))
 }
 
-fn name_of(package: &str) -> &str {
-    package.rsplit('/').next().unwrap_or(package)
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn build(place: &Place, module: &Path, package: &str, name: &str) -> anyhow::Result<PathBuf> {

@@ -55,8 +55,8 @@ pub enum Part {
     Packages(&'static [&'static str]),
     /// A program of `tests/upstream/images/go.mod`: package, place.
     Go(&'static str, &'static str),
-    /// The etcd of the store's tests: place.
-    Etcd(&'static str),
+    /// A program of another module of the repository: the module's folder, package, place.
+    GoOf(&'static str, &'static str, &'static str),
     /// A file of the module k8s.io/kubernetes: path there, place.
     Kubernetes(&'static str, &'static str),
     /// A text: place, content, mode.

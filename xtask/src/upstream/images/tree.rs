@@ -83,7 +83,9 @@ fn part(place: &Place, part: &Part, root: &Path) -> anyhow::Result<()> {
         Part::SharedBusybox => busybox(place, root, "busybox"),
         Part::Packages(packages) => debian::unpack(place, packages, root),
         Part::Go(package, to) => copy(&programs::go(place, package)?, root, to, 0o755),
-        Part::Etcd(to) => copy(&programs::etcd(place)?, root, to, 0o755),
+        Part::GoOf(module, package, to) => {
+            copy(&programs::go_of(place, module, package, to)?, root, to, 0o755)
+        }
         Part::Kubernetes(path, to) => copy(&programs::kubernetes(place)?.join(path), root, to, 0o644),
         Part::Text(to, text, mode) => {
             let to = fresh(root, to)?;

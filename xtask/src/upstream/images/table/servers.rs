@@ -1,7 +1,7 @@
 //! Images of what is asked over the network.
 
 use crate::upstream::images::recipe::Part::{
-    Base, Busybox, Etcd, Folder, Go, Kubernetes, Link, Of, Packages, Registry, SharedBusybox, Text,
+    Base, Busybox, Folder, Go, GoOf, Kubernetes, Link, Of, Packages, Registry, SharedBusybox, Text,
 };
 use crate::upstream::images::recipe::{Proof, Recipe, idle, own};
 use crate::upstream::images::texts::{HTTPD, HTTPD_FOREGROUND, NGINX, NGINX_SITE, OS_RELEASE};
@@ -174,7 +174,11 @@ pub const RECIPES: &[Recipe] = &[
         name: "etcd",
         references: &["registry.k8s.io/etcd:3.7.0-0"],
         alike: false,
-        parts: &[Base, Etcd("/usr/local/bin/etcd"), Busybox],
+        parts: &[
+            Base,
+            GoOf("crates/store/tests/etcd-server", "go.etcd.io/etcd/server/v3", "/usr/local/bin/etcd"),
+            Busybox,
+        ],
         config: config!(r#""ExposedPorts": {"2379/tcp": {}, "2380/tcp": {}}"#),
         proof: Proof {
             command: &["/usr/local/bin/etcd"],

@@ -1,6 +1,6 @@
 //! Images of what looks at a node, or strains it.
 
-use crate::upstream::images::recipe::Part::{Base, Busybox, Go, Link, Of, Packages};
+use crate::upstream::images::recipe::Part::{Base, Busybox, Go, GoOf, Link, Of, Packages};
 use crate::upstream::images::recipe::{Part, Recipe, idle, own};
 
 /// The commands that Debian's images have, from the packages that are always there on a Debian.
@@ -39,6 +39,14 @@ pub const RECIPES: &[Recipe] = &[
             (&["ls", "--version"], "coreutils"),
             (&["/coredns", "-plugins"], "hosts"),
         ]),
+    },
+    Recipe {
+        name: "cyclonus-worker",
+        references: &["docker.io/mfenwick100/cyclonus-worker:latest"],
+        alike: true,
+        parts: &[Of("agnhost"), GoOf("tests/upstream/policy-assistant", "./worker", "/worker")],
+        config: config!(r#""Entrypoint": ["/worker"]"#),
+        proof: idle(&[(&["/worker", "--jobs", "{}"], "[]")]),
     },
     Recipe {
         name: "ipc-utils",
