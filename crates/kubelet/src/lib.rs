@@ -11,6 +11,7 @@
 //! - [`pod`] one worker per Pod: a pure plan and its executor
 //! - [`container`] from a Pod's spec to the runtime's configuration
 //! - [`resize`] changing what its containers have
+//! - [`users`] which of the host's ids a Pod has for its own users
 //! - [`status`] from what runs to the Pod's status
 //! - [`probes`] startup, liveness, readiness
 //! - [`volumes`] desired and actual mounts, a pure plan, its operations
@@ -33,6 +34,7 @@ mod run;
 pub mod runtime;
 pub mod status;
 pub mod step;
+pub mod users;
 pub mod volumes;
 pub mod wake;
 

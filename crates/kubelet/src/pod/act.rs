@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
+use trine_contracts::cri;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
@@ -17,6 +18,7 @@ use crate::error::KubeletError;
 use crate::resize::Numbers;
 use crate::runtime::Observed;
 use crate::step::traced;
+use crate::users;
 
 /// One batch of actions for one Pod.
 pub struct Batch {
@@ -91,15 +93,22 @@ impl Batch {
 
     async fn create_sandbox(&self, attempt: u32) -> Result<(), KubeletError> {
         let (ctx, pod) = (&*self.ctx, &*self.pod);
-        let config = sandbox::config(pod, attempt, &ctx.config, &ctx.resolv_conf());
+        let handler = pod.spec.as_ref().and_then(|s| s.runtime_class_name.clone()).unwrap_or_default();
+        let config = self.sandbox_config(attempt)?;
         let logs = std::path::Path::new(&config.log_directory);
         std::fs::create_dir_all(logs).map_err(KubeletError::io("create folder", logs))?;
         crate::volumes::metadata::make_dir(&crate::volumes::paths::pod(&ctx.config.root, spec::uid(pod)))?;
-        let handler = pod.spec.as_ref().and_then(|s| s.runtime_class_name.clone()).unwrap_or_default();
         let key = spec::key(pod);
         let span = tracing::info_span!(target: "trine::step", "RunPodSandbox", plane = "kubelet", pod = %key,
             pod_uid = spec::uid(pod), error = Empty);
-        match traced(span, ctx.runtime.run_sandbox(config, &handler)).await {
+        let run = async {
+            if users::own(pod) && !users::supported(&ctx.runtime.status().await?, &handler) {
+                let why = format!("the runtime handler {handler:?} does not support user namespaces");
+                return Err(KubeletError::Invalid(why));
+            }
+            ctx.runtime.run_sandbox(config, &handler).await
+        };
+        match traced(span, run).await {
             Ok(_) => {
                 let mut memory = self.memory();
                 memory.sandbox_failed = None;
@@ -122,6 +131,14 @@ impl Batch {
         }
     }
 
+    /// What a sandbox is to be, with the Pod's own users.
+    fn sandbox_config(&self, attempt: u32) -> Result<cri::PodSandboxConfig, KubeletError> {
+        let (ctx, pod) = (&*self.ctx, &*self.pod);
+        let mut config = sandbox::config(pod, attempt, &ctx.config, &ctx.resolv_conf());
+        users::give(&ctx.config.root, pod, &mut config)?;
+        Ok(config)
+    }
+
     async fn start(&self, name: &str, attempt: u32, sandbox_id: &str, restart: bool) {
         let (ctx, pod) = (&*self.ctx, &*self.pod);
         let Some(container) = spec::find(pod, name) else { return };
@@ -129,7 +146,13 @@ impl Batch {
         if restart {
             self.memory().crashes.next(name, Timestamp::now());
         }
-        let config = sandbox::config(pod, sandbox_view.attempt, &ctx.config, &ctx.resolv_conf());
+        let config = match self.sandbox_config(sandbox_view.attempt) {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::warn!(pod = spec::key(pod), error = error.chain(), "its users are not known");
+                return;
+            }
+        };
         let request = Start {
             pod,
             container: &container,

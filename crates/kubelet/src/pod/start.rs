@@ -21,6 +21,7 @@ use crate::container::sources::{Names, Sources};
 use crate::error::KubeletError;
 use crate::runtime::{ContainerView, RunState};
 use crate::step::traced;
+use crate::users;
 
 /// Deadline of a postStart hook; it holds up only its own Pod.
 const POST_START: Duration = Duration::from_secs(600);
@@ -229,6 +230,7 @@ async fn configure(
         node_memory: ctx.memory,
         cgroup_2: ctx.cgroup_2,
     })?;
+    users::follow(start.sandbox_config, &mut config);
     let security = config.linux.as_mut().and_then(|l| l.security_context.as_mut());
     if let (Some(target), Some(options)) = (start.target, security.and_then(|s| s.namespace_options.as_mut()))
     {
