@@ -179,8 +179,9 @@ fn scale(acts: &mut Vec<Act>, turn: &Turn) -> Go {
         let is_first = first.is_some_and(|first| Arc::ptr_eq(first, pod));
         match (in_order, is_going(pod)) {
             (true, true) => return Go::No,
-            // What is not well is in the way, unless it is what has to go first.
-            (true, false) if !turn.is_available(pod) && !is_first => return Go::No,
+            // What is not well is in the way, unless it is what has to go first. Upstream waits for a Pod that has failed, too,
+            // and for ever if one below it has.
+            (true, false) if !turn.is_available(pod) && !is_first && !is_finished(pod) => return Go::No,
             (_, false) => acts.push(Act::Delete(Arc::clone(pod))),
             (false, true) => {}
         }

@@ -113,6 +113,7 @@ fn in_order_each_pod_waits_for_those_before_it() {
         ("not while one that stays is not well", json!({"replicas": 1}), "0n 1N", ""),
         ("nor one below it", json!({"replicas": 1}), "0N 1n 2N", "-w-2"),
         ("nor itself, if another is worse off", json!({"replicas": 1}), "0N 1n 2n", ""),
+        ("but what has failed will not get well", json!({"replicas": 1}), "0N 1nF 2nF", "-w-2"),
         ("itself, if it is the first", json!({"replicas": 1}), "0N 1n", "-w-1"),
         ("all there", json!({}), "0N 1N 2N", ""),
         ("before the start", json!({"replicas": 1, "ordinals": {"start": 1}}), "0N 1N", "-w-0"),
