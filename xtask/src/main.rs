@@ -2,6 +2,7 @@
 
 mod arch;
 mod bench;
+mod churn;
 mod descriptors;
 mod fuzz;
 mod manifests;
@@ -25,6 +26,7 @@ cargo xtask bench cri [--rounds N] [--alone] [--reference]  the calls of a Pod's
                                runc and with crun; benches/CRI.md; --reference: on the reference network plugins' bridge
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
+cargo xtask churn              2,000 Pods in one runtime, and its death at every step of every call, minutes in all
 cargo xtask manifests          a database, an agent, a server under load, and upstream's metrics-server, minutes in all
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
 cargo xtask descriptors FILE   the tables of crates/objects from the published definitions";
@@ -40,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         ["fuzz", target] => fuzz::run(target, None),
         ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),
         ["model", rest @ ..] => model::run(rest),
+        ["churn"] => churn::run(),
         ["manifests"] => manifests::run(),
         ["arch"] => arch::check(&test::workspace_root()?),
         ["descriptors", definitions] => descriptors::run(definitions),

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use trine_kernel::netlink::Cidr;
@@ -31,6 +32,8 @@ pub struct Config {
     pub keeper: Option<PathBuf>,
     /// Where the kubelet's word goes of which Pod range the node has (`UpdateRuntimeConfig`); without it nobody asks.
     pub pod_range: Option<watch::Sender<Option<Cidr>>>,
+    /// How long looking at paths of the host may take when a container is made; 30 s unless said otherwise.
+    pub paths_deadline: Duration,
     /// Registries of the image store.
     pub images: trine_images::Options,
 }
@@ -50,6 +53,7 @@ impl Default for Config {
             streaming_address: IpAddr::from([127, 0, 0, 1]),
             keeper: None,
             pod_range: None,
+            paths_deadline: Duration::from_secs(30),
             images: trine_images::Options::default(),
         }
     }

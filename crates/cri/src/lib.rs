@@ -20,6 +20,7 @@ mod serve;
 pub mod service;
 pub mod streaming;
 mod teardown;
+mod undo;
 
 pub use config::Config;
 pub use error::CriError;

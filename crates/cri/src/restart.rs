@@ -3,46 +3,72 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trine_cni::AttachmentId;
 use trine_kernel::mountpoint::{mounted, unmount_all};
 use trine_kernel::netns;
+use trine_kernel::testing::failpoint;
 
 use crate::container::image_volume::owner;
 use crate::container::{Container, State};
 use crate::error::chain;
 use crate::keeper::{Client, ContainerState, Phase, Reply, Request, spawn};
-use crate::runtime::{Runtime, lost};
-use crate::sandbox::Sandbox;
+use crate::runtime::{Intent, Runtime, lost};
 use crate::sandbox::network::LINK;
+use crate::sandbox::{Sandbox, SandboxState};
 
 mod plan;
 
 use plan::{Fate, Found, fate};
 
 /// How long a keeper may take to say what it has.
-const QUICK: std::time::Duration = std::time::Duration::from_secs(5);
+const QUICK: Duration = Duration::from_secs(5);
+/// How long the service waits for keepers before it begins without them.
+const ADOPTION: Duration = Duration::from_secs(3);
+/// Before a keeper that did not answer is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl Runtime {
     /// Takes over what runs, finishes what was begun, removes what leaked. Never fails: what is broken is logged.
+    ///
+    /// What may wait for somebody else, the network, goes on behind it: a daemon that does not serve cannot even say what it
+    /// waits for.
     pub(crate) async fn recover(&self) {
+        let mut found = Vec::new();
         for id in folders(&self.config().sandboxes_dir()) {
-            let folder = self.config().sandbox_dir(&id);
-            match Sandbox::load(&folder) {
-                Ok(sandbox) => self.recover_sandbox(Arc::new(sandbox)).await,
+            match Sandbox::load(&self.config().sandbox_dir(&id)) {
+                Ok(sandbox) => found.push(self.load(Arc::new(sandbox))),
                 Err(error) => {
                     tracing::warn!(sandbox = id, %error, "a sandbox without a readable record is removed");
-                    self.sweep_folder(&id, &folder).await;
                 }
             }
         }
-        self.sweep_intents().await;
+        self.sweep_folders().await;
+        failpoint("recovery: folders");
+        futures::future::join_all(found.iter().map(|(sandbox, fate)| self.take_over(sandbox, *fate))).await;
+        failpoint("recovery: taken over");
         self.sweep_snapshots().await;
         self.sweep_cgroups().await;
         self.sweep_network().await;
+        failpoint("recovery: swept");
+        for (sandbox, fate) in found {
+            let runtime = self.clone();
+            match fate {
+                Fate::Adopt => {}
+                Fate::Undo => drop(tokio::spawn(async move {
+                    let _turn = sandbox.busy.lock().await;
+                    if runtime.has_sandbox(&sandbox) {
+                        runtime.undo_sandbox(&sandbox).await;
+                    }
+                })),
+                Fate::Lost => drop(tokio::spawn(async move { runtime.let_go(&sandbox).await })),
+            }
+        }
     }
 
-    async fn recover_sandbox(&self, sandbox: Arc<Sandbox>) {
+    /// Knows a sandbox and its containers from now on.
+    fn load(&self, sandbox: Arc<Sandbox>) -> (Arc<Sandbox>, Fate) {
         let record = sandbox.record();
         self.sandboxes().insert(sandbox.id.clone(), Arc::clone(&sandbox));
         for id in folders(&sandbox.folder.join("containers")) {
@@ -63,36 +89,35 @@ impl Runtime {
             same_boot: record.boot == self.inner.boot,
             keeper: spawn::lives(&sandbox.folder),
         };
-        match fate(found) {
-            Fate::Adopt => {
-                if let Err(error) = self.adopt(&sandbox).await {
-                    tracing::warn!(sandbox = sandbox.id, error, "a keeper cannot be taken over");
-                    self.give_up(&sandbox).await;
-                }
-            }
-            Fate::Undo => {
-                let undone = match self.stop_sandbox_now(&sandbox).await {
-                    Ok(()) => self.remove_sandbox_now(&sandbox).await,
-                    failed => failed,
-                };
-                if let Err(error) = undone {
-                    tracing::warn!(
-                        sandbox = sandbox.id,
-                        error = chain(&error),
-                        "a half-made sandbox is undone later"
-                    );
-                }
-            }
-            Fate::Lost => self.give_up(&sandbox).await,
-            Fate::Keep => self.mark_ended(&sandbox.id),
-        }
-        tracing::info!(sandbox = sandbox.id, pod = record.pod, fate = ?fate(found), "found a sandbox");
+        let fate = fate(found);
+        tracing::info!(sandbox = sandbox.id, pod = record.pod, ?fate, "found a sandbox");
+        (sandbox, fate)
     }
 
-    /// A sandbox whose keeper is gone: what is left of it is stopped, and it stays to be seen as not ready.
+    /// Carries on with a sandbox that runs, and ends the processes of one that does not any more.
+    async fn take_over(&self, sandbox: &Arc<Sandbox>, fate: Fate) {
+        match fate {
+            Fate::Adopt => {
+                let (runtime, sandbox) = (self.clone(), Arc::clone(sandbox));
+                let adopted = tokio::spawn(async move { runtime.adopt_in_the_end(&sandbox).await });
+                // One that takes longer is taken over while the others are served.
+                let _ = tokio::time::timeout(ADOPTION, adopted).await;
+            }
+            Fate::Undo => {}
+            Fate::Lost => self.give_up(sandbox).await,
+        }
+    }
+
+    /// A sandbox whose keeper is gone: its processes end, and it stays to be seen as not ready.
     async fn give_up(&self, sandbox: &Arc<Sandbox>) {
-        if let Err(error) = self.stop_sandbox_now(sandbox).await {
-            tracing::warn!(sandbox = sandbox.id, error = chain(&error), "a lost sandbox is stopped later");
+        if sandbox.record().state == SandboxState::Ready {
+            let _ = sandbox.update(|record| record.state = SandboxState::NotReady);
+        }
+        for container in self.containers_of(&sandbox.id).iter().filter(|c| c.state() == State::Making) {
+            self.undo_container(container).await;
+        }
+        if let Err(error) = self.end_processes(sandbox).await {
+            tracing::warn!(sandbox = sandbox.id, error, "a lost sandbox has processes that do not end");
         }
         self.mark_ended(&sandbox.id);
     }
@@ -105,8 +130,26 @@ impl Runtime {
         }
     }
 
+    /// Takes over a keeper that lives, however long it takes to answer: it is never killed for being slow.
+    async fn adopt_in_the_end(&self, sandbox: &Arc<Sandbox>) {
+        while let Err(error) = self.adopt(sandbox).await {
+            tracing::warn!(sandbox = sandbox.id, error, "a keeper cannot be taken over yet");
+            let ready = || sandbox.record().state == SandboxState::Ready;
+            if ready() && !spawn::lives(&sandbox.folder) {
+                self.give_up(sandbox).await;
+                self.let_go(sandbox).await;
+                return;
+            }
+            if !ready() || !self.waited(&mut AGAIN.clone()).await {
+                return;
+            }
+        }
+    }
+
     async fn adopt(&self, sandbox: &Arc<Sandbox>) -> Result<(), String> {
-        self.adopt_keeper(sandbox).await.map_err(|e| chain(&e))?;
+        if sandbox.keeper().is_none() {
+            self.adopt_keeper(sandbox).await.map_err(|e| chain(&e))?;
+        }
         let keeper: Client = sandbox.keeper().ok_or("it is gone again")?;
         let Reply::Containers(states) = keeper.call(Request::List, QUICK).await.map_err(|e| chain(&e))?
         else {
@@ -121,6 +164,10 @@ impl Runtime {
                 }
                 None => self.container_exited(&container.id, lost(&container.folder)),
             }
+        }
+        // Those whose folder was on its way out.
+        for state in states.iter().filter(|state| !self.containers().contains_key(&state.id)) {
+            let _ = keeper.call(Request::Forget { container: state.id.clone() }, QUICK).await;
         }
         Ok(())
     }
@@ -149,20 +196,31 @@ impl Runtime {
         }
     }
 
-    /// Records of sandboxes whose folder is gone or was swept: what they name is removed.
-    async fn sweep_intents(&self) {
+    /// Folders and intents of sandboxes that have no readable record: what they name is removed. Their group may be that of
+    /// another sandbox of the Pod, so only their containers' go here.
+    async fn sweep_folders(&self) {
         let known: BTreeSet<String> = self.sandboxes().keys().cloned().collect();
-        for (id, intent) in self.inner.ledger.all() {
-            if !known.contains(&id) {
-                let group = self.group(&intent.cgroup);
-                if intent.cgroup.starts_with(self.config().pods_cgroup()) {
-                    group.kill();
-                    let _ = tokio::task::spawn_blocking(move || group.remove(1)).await;
+        let intents = self.inner.ledger.all();
+        let mut ids: BTreeSet<String> = folders(&self.config().sandboxes_dir()).into_iter().collect();
+        ids.extend(intents.keys().cloned());
+        for id in ids.difference(&known) {
+            let folder = self.config().sandbox_dir(id);
+            let containers = folders(&folder.join("containers"));
+            self.sweep_folder(id, &folder).await;
+            if let Some(Intent { cgroup, .. }) = intents.get(id) {
+                for container in containers {
+                    self.sweep_group(&cgroup.join(container), 0).await;
                 }
-                self.sweep_folder(&id, &intent.folder).await;
-                let _ = self.inner.ledger.remove(&id);
+                let _ = self.inner.ledger.remove(id);
             }
         }
+    }
+
+    /// Ends what is in a group, and removes it with `levels` of empty ones above it.
+    async fn sweep_group(&self, path: &Path, levels: usize) {
+        let group = self.group(path);
+        group.kill();
+        let _ = tokio::task::spawn_blocking(move || group.remove(levels)).await;
     }
 
     async fn sweep_folder(&self, id: &str, folder: &Path) {
@@ -207,12 +265,9 @@ impl Runtime {
                 continue;
             }
             for container in self.group(&path).children() {
-                let group = self.group(&path.join(container));
-                group.kill();
-                let _ = tokio::task::spawn_blocking(move || group.remove(0)).await;
+                self.sweep_group(&path.join(container), 0).await;
             }
-            let group = self.group(&path);
-            let _ = tokio::task::spawn_blocking(move || group.remove(1)).await;
+            self.sweep_group(&path, 1).await;
         }
     }
 

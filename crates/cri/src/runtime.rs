@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 use trine_contracts::cri::{ContainerEventType, PodSandboxConfig};
 use trine_images::ImageStore;
 use trine_kernel::cgroup::{Group, Hierarchies};
@@ -59,6 +60,8 @@ pub(crate) struct Inner {
     pub boot: String,
     pub tokens: Tokens,
     pub events: broadcast::Sender<Changed>,
+    /// Cancelled when the daemon ends: what is tried again and again is left to the next one.
+    pub ended: CancellationToken,
     /// Where streams are served, once they are: `http://address:port`.
     pub streaming_base: Mutex<String>,
     sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
@@ -101,6 +104,7 @@ impl Runtime {
             boot,
             tokens: Tokens::default(),
             events: broadcast::Sender::new(EVENTS),
+            ended: CancellationToken::new(),
             streaming_base: Mutex::default(),
             sandboxes: Mutex::default(),
             containers: Mutex::default(),
@@ -130,6 +134,16 @@ impl Runtime {
     pub(crate) fn container(&self, id: &str) -> Result<Arc<Container>, CriError> {
         by_id(&self.containers(), id)
             .ok_or_else(|| CriError::NotFound { kind: "container", id: id.to_owned() })
+    }
+
+    /// False once it is removed.
+    pub(crate) fn has_sandbox(&self, sandbox: &Sandbox) -> bool {
+        self.sandboxes().contains_key(&sandbox.id)
+    }
+
+    /// False once it is removed.
+    pub(crate) fn has_container(&self, container: &Container) -> bool {
+        self.containers().contains_key(&container.id)
     }
 
     pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<Arc<Container>> {
@@ -187,23 +201,32 @@ impl Runtime {
         sandbox.set_keeper(Some(client));
         let (runtime, sandbox) = (self.clone(), Arc::clone(sandbox));
         tokio::spawn(async move {
-            while let Some(Event::Exited { container, exit }) = events.recv().await {
-                runtime.container_exited(&container, exit);
+            let follow = async {
+                while let Some(Event::Exited { container, exit }) = events.recv().await {
+                    runtime.container_exited(&container, exit);
+                }
+                runtime.keeper_lost(&sandbox);
+            };
+            // Once the daemon has ended, what happens is another's to write down.
+            tokio::select! {
+                () = follow => {}
+                () = runtime.inner.ended.cancelled() => {}
             }
-            runtime.keeper_lost(&sandbox);
         });
         Ok(())
     }
 
-    /// A container has ended.
+    /// A container has ended. One that is still being made stays in the hands of the call that makes it.
     pub(crate) fn container_exited(&self, id: &str, exit: Exit) {
         let Some(container) = self.containers().get(id).cloned() else { return };
-        if container.state() == State::Exited {
+        if container.record().exit.is_some() {
             return;
         }
         let seen = container.state() != State::Making;
         let written = container.update(|record| {
-            record.state = State::Exited;
+            if seen {
+                record.state = State::Exited;
+            }
             record.started_at = record.started_at.max(exit.started_at);
             record.exit = Some(exit);
         });

@@ -23,6 +23,7 @@ use crate::streaming;
 pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), CriError> {
     let hierarchies = groups::prepare(&config)?;
     let runtime = Runtime::open(config, hierarchies)?;
+    let _ended = runtime.inner.ended.clone().drop_guard();
     let nursery = Arc::clone(&runtime.inner.nursery);
     let warming = Arc::clone(&nursery);
     tokio::task::spawn_blocking(move || warming.warm_up());

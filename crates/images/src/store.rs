@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trine_kernel::testing::failpoint;
+
 use crate::content::{Blobs, Digest, Session, Staged};
 use crate::error::ImageError;
 use crate::image::{self, Image, Parsed};
@@ -126,7 +128,9 @@ impl ImageStore {
     pub fn remove(&self, reference: &str) -> Result<(), ImageError> {
         let lock = self.inner.index.lock()?;
         let changed = self.inner.index.update(&lock, |index| index.remove(reference))?;
+        failpoint("image: out of the index");
         let gone = if changed { self.inner.sweep()? } else { Vec::new() };
+        failpoint("image: out of its place");
         drop(lock);
         drop(gone);
         Ok(())
@@ -139,9 +143,11 @@ impl Inner {
         let chain = image::chain(&new.parsed.diff_ids);
         self.inherit(&chain, &new.new_layers)?;
         self.layers.settle(&new.new_layers)?;
+        failpoint("image: settled");
         let staged = self.session.stage(&format!("manifests of {name}"))?;
         let lock = self.index.lock()?;
         self.layers.publish(&new.new_layers)?;
+        failpoint("image: layers in place");
         if let Some(missing) = chain.iter().find(|layer| !self.layers.has(layer)) {
             let why = format!("layer {missing} was removed by another process meanwhile; try again");
             return Err(ImageError::Content { image: name.to_owned(), why });
@@ -151,6 +157,7 @@ impl Inner {
         for manifest in &new.manifests {
             manifests.insert(self.blobs.put(manifest, &staged)?);
         }
+        failpoint("image: blobs in place");
         let bytes =
             chain.iter().filter_map(|layer| self.layers.meta(layer)).map(|meta| meta.bytes).sum::<u64>();
         let record = Record {
@@ -165,6 +172,7 @@ impl Inner {
             index.add(&id, record);
             index.image(&id)
         })?;
+        failpoint("image: in the index");
         image.ok_or_else(|| ImageError::Absent { reference: id.to_string() })
     }
 
@@ -192,6 +200,7 @@ impl Inner {
         keep.extend(self.snapshots.layers()?);
         let blobs = index.blobs();
         self.blobs.sweep(&|digest| blobs.contains(digest))?;
+        failpoint("image: blobs swept");
         self.layers.sweep(&self.session, &keep)
     }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::testing::failpoint;
+
 /// Replaces the content of `path`: whoever reads it, also after `kill -9` of this process, finds the old content or the new one. The
 /// old one stays in `spare`, a file beside it, and is written over the next time: ext4 is slow to make inodes where many were
 /// just deleted, and writes a file out at once that is renamed over another.
@@ -16,6 +18,7 @@ use rustix::io::Errno;
 pub fn replace(path: &Path, spare: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(spare)?;
     fill(&mut file, bytes)?;
+    failpoint("record: drafted");
     match renameat_with(CWD, spare, CWD, path, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
         // The first time, or a file system that cannot exchange.

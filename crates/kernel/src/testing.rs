@@ -58,6 +58,28 @@ pub fn cgroup_2(test: &str) -> bool {
     alone
 }
 
+/// What a test does where a [`failpoint`] is reached: dies, waits, or writes down that it was there.
+#[cfg(debug_assertions)]
+static REACHED: std::sync::OnceLock<fn(&'static str)> = std::sync::OnceLock::new();
+
+/// A place at which a test may end this process or hold it up: between two effects that a crash could part. It does nothing
+/// unless the program that runs has said [`on_failpoint`], and is not even compiled into a release.
+#[inline]
+pub fn failpoint(name: &'static str) {
+    #[cfg(debug_assertions)]
+    if let Some(reached) = REACHED.get() {
+        reached(name);
+    }
+    #[cfg(not(debug_assertions))]
+    let _ = name;
+}
+
+/// From now on `reached` is called at every [`failpoint`] of this process, on whatever thread that is. The first call counts.
+#[cfg(debug_assertions)]
+pub fn on_failpoint(reached: fn(&'static str)) {
+    let _ = REACHED.set(reached);
+}
+
 thread_local! {
     static CHANCE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }

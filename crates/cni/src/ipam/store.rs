@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use trine_kernel::testing::failpoint;
+
 use crate::spec::{AttachmentId, CniError, Code};
 
 const INDEX: &str = ".trine-index";
@@ -88,7 +90,9 @@ impl Store {
     pub fn of(&self, id: &AttachmentId) -> Result<Vec<IpAddr>, CniError> {
         if let Ok(text) = std::fs::read_to_string(self.index(id)) {
             let all = text.lines().filter_map(|line| line.parse().ok());
-            return Ok(all.filter(|addr| self.owner(*addr).is_some_and(|owner| owner.is(id))).collect());
+            return Ok(all
+                .filter(|addr| self.owner(*addr).is_some_and(|owner| owner.is(id) || owner.is_nobody()))
+                .collect());
         }
         // The reference knows of no index.
         let all = self.reservations()?;
@@ -112,8 +116,10 @@ impl Store {
         let mut file =
             OpenOptions::new().create(true).append(true).open(&index).map_err(failed("open", &index))?;
         writeln!(file, "{addr}").map_err(failed("write", &index))?;
+        failpoint("address: index");
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {
+                failpoint("address: file");
                 let text = format!("{}\r\n{}", id.container_id, id.ifname);
                 file.write_all(text.as_bytes()).map_err(failed("write", &path))?;
                 Ok(true)
@@ -145,6 +151,7 @@ impl Store {
     pub fn release(&self, id: &AttachmentId) -> Result<(), CniError> {
         for addr in self.of(id)? {
             remove(&self.dir.join(addr.to_string()))?;
+            failpoint("address: released");
         }
         remove(&self.index(id))
     }
@@ -209,6 +216,11 @@ struct Owner {
 }
 
 impl Owner {
+    /// Whoever took the address was killed before it wrote its name down. Its index names the address.
+    fn is_nobody(&self) -> bool {
+        self.container_id.is_empty()
+    }
+
     fn is(&self, id: &AttachmentId) -> bool {
         self.container_id == id.container_id && self.ifname.as_ref().is_none_or(|name| *name == id.ifname)
     }

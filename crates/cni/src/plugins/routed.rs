@@ -20,6 +20,7 @@ use trine_kernel::netlink::{
 };
 use trine_kernel::netns::Netns;
 use trine_kernel::nft::held::{self, Held};
+use trine_kernel::testing::failpoint;
 
 use super::Plugin;
 use super::delegate::Ipam;
@@ -85,7 +86,9 @@ impl<'a> Pod<'a> {
         let peer = VethPeer { name: ifname, netns: Some(netns.as_fd()), mac: Some(mac) };
         host.add_veth(&Veth { name: &self.host_name, mac: Some(HOST_MAC), mtu: self.mtu, peer })
             .map_err(|e| links::veth_error(e, &self.host_name, ifname))?;
+        failpoint("routed: veth");
         let connected = self.ipam.add().and_then(|given| {
+            failpoint("routed: address");
             self.connect(&mut host, &mut pod, given, mac).inspect_err(|_| {
                 let _ = self.ipam.del();
             })
@@ -115,6 +118,7 @@ impl<'a> Pod<'a> {
         );
         inside.extend(routes.iter().map(|route| inner_route(route, device).add()));
         pod.run(&inside)?;
+        failpoint("routed: inside");
         links::forward(&addrs)?;
         let mut outside: Vec<Change> = addrs.iter().map(|addr| host_route(*addr, link.index).add()).collect();
         outside.push(links::mark(link.index, &self.request.network, &self.id));
@@ -274,6 +278,7 @@ impl Plugin for Routed {
         let pod = Pod::of(request)?;
         // The link goes first: while it is there, its address must not be another's.
         let link = pod.disconnect();
+        failpoint("routed: disconnected");
         CniError::all(link.err().into_iter().chain(pod.ipam.del().err()).collect())
     }
 

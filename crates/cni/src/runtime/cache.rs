@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use trine_kernel::testing::failpoint;
 
 use crate::spec::{AttachmentId, CniError, Code, NetworkList};
 
@@ -86,6 +87,11 @@ impl Entry {
     }
 }
 
+/// Where an entry is written before it takes its place: one name for each, so that it can be found.
+fn draft(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".{}.draft", path.file_name().unwrap_or_default().to_string_lossy()))
+}
+
 /// The folder of entries.
 #[derive(Debug)]
 pub struct Cache {
@@ -112,11 +118,7 @@ impl Cache {
     /// [`Code::Io`].
     pub fn put(&self, entry: &Entry) -> Result<(), CniError> {
         let path = self.path(&entry.network_name, &entry.id());
-        let fresh = self.dir.join(format!(
-            ".{}.{}",
-            path.file_name().unwrap_or_default().to_string_lossy(),
-            std::process::id()
-        ));
+        let fresh = draft(&path);
         let text = serde_json::to_vec(entry)
             .map_err(|e| CniError::new(Code::Internal, "a cache entry cannot be encoded").because(e))?;
         let open =
@@ -128,20 +130,23 @@ impl Cache {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
             open()
         });
-        let write =
-            file.and_then(|mut file| file.write_all(&text)).and_then(|()| std::fs::rename(&fresh, &path));
+        let write = file.and_then(|mut file| file.write_all(&text)).and_then(|()| {
+            failpoint("CNI cache: drafted");
+            std::fs::rename(&fresh, &path)
+        });
         write.map_err(|e| {
             let _ = std::fs::remove_file(&fresh);
             failed("write", &path, e)
         })
     }
 
-    /// Removes an entry; absent is success.
+    /// Removes an entry, and what is left of one if whoever wrote it was killed; absent is success.
     ///
     /// # Errors
     /// [`Code::Io`].
     pub fn remove(&self, network: &str, id: &AttachmentId) -> Result<(), CniError> {
         let path = self.path(network, id);
+        let _ = std::fs::remove_file(draft(&path));
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(failed("remove", &path, e)),
             _ => Ok(()),

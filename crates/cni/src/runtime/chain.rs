@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use trine_kernel::testing::failpoint;
 
 use crate::invoke::{self, Prefer};
 use crate::plugins;
@@ -38,6 +39,7 @@ impl Chain<'_> {
             let answer = self.call(Command::Add, plugin, result.as_ref(), Map::new())?;
             // A plugin that prints nothing has nothing to change.
             result = answer.or(result);
+            failpoint("ADD: plugin");
         }
         Ok(result.unwrap_or_else(|| json!({"cniVersion": self.network.version.text()})))
     }
@@ -63,7 +65,11 @@ impl Chain<'_> {
         let result = result.filter(|_| self.network.version.has_check());
         let there = |kind: &str| invoke::find(kind, self.bin_dirs, prefer(kind)).is_ok();
         let calls = self.network.plugins.iter().rev().filter(|plugin| !failed || there(&plugin.kind));
-        let errors = calls.filter_map(|plugin| self.call(Command::Del, plugin, result, Map::new()).err());
+        let errors = calls.filter_map(|plugin| {
+            let called = self.call(Command::Del, plugin, result, Map::new());
+            failpoint("DEL: plugin");
+            called.err()
+        });
         CniError::all(errors.collect())
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use trine_kernel::netns::Netns;
+use trine_kernel::testing::failpoint;
 
 use super::cache::{Cache, Entry};
 use super::chain::Chain;
@@ -157,6 +158,7 @@ impl Engine {
         let mut entry =
             Entry::intent(&id, &attachment.netns, &network, &attachment.args, &attachment.capabilities);
         self.cache.put(&entry)?;
+        failpoint("ADD: intent");
         let chain = Chain {
             id: Some(&id),
             netns: Some(&attachment.netns),
@@ -166,7 +168,9 @@ impl Engine {
         };
         let attached = chain.add().and_then(|result| {
             entry.result = Some(result.clone());
+            failpoint("ADD: attached");
             self.cache.put(&entry)?;
+            failpoint("ADD: recorded");
             Attached::new(&network, result)
         });
         attached.map_err(|error| match self.detach(&entry) {
@@ -216,6 +220,7 @@ impl Engine {
             ..self.chain(&network)
         };
         chain.del(entry.result.as_ref())?;
+        failpoint("DEL: detached");
         self.cache.remove(&entry.network_name, &id)
     }
 

@@ -11,6 +11,7 @@ use trine_images::{Image, RootOptions};
 use trine_kernel::container::Groups;
 use trine_kernel::container::oci::{Device, Spec, User};
 use trine_kernel::proc::{SIGTERM, signal_number};
+use trine_kernel::testing::failpoint;
 
 use super::capabilities::sets;
 use super::image_volume;
@@ -28,8 +29,6 @@ use crate::sandbox::{Sandbox, SandboxState, files};
 const CALL: &str = "CreateContainer";
 /// How long a container's set-up may take: a mount may hang.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// How long looking at paths of the host may take.
-const PATHS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What was found out about a container before its process is made.
 struct Prepared {
@@ -81,13 +80,7 @@ impl Runtime {
         sandbox: &Arc<Sandbox>,
         config: ContainerConfig,
     ) -> Result<String, CriError> {
-        if sandbox.record().state != SandboxState::Ready {
-            return Err(CriError::State {
-                call: CALL,
-                object: sandbox.id.clone(),
-                why: "the sandbox is not ready".to_owned(),
-            });
-        }
+        must_be_ready(sandbox)?;
         let mut config = config;
         image_volume::note(&self.inner.images, &mut config);
         let reference = config.image.as_ref().map_or("", |i| i.image.as_str());
@@ -99,25 +92,30 @@ impl Runtime {
             .ok_or_else(|| CriError::NotFound { kind: "image", id: reference.to_owned() })?;
         let id = new_id()?;
         let folder = sandbox.folder.join("containers").join(&id);
-        std::fs::create_dir_all(&folder).map_err(CriError::io("make", &folder))?;
         let container = Arc::new(Container::new(self.new_record(&id, sandbox, &config, &image), folder));
-        let written = |e| CriError::io("write the record in", &container.folder)(e);
-        container.update(|_| {}).map_err(written)?;
+        // Whoever removes the sandbox meanwhile finds it, and waits until it is made or undone.
+        let turn = container.busy.lock().await;
         self.containers().insert(id.clone(), Arc::clone(&container));
-        if let Err(error) = self.fill_container(sandbox, &container, &config, image).await {
-            if let Err(undoing) = self.remove_container_now(&container).await {
-                tracing::warn!(container = id, error = chain(&undoing), "a failed container is undone later");
-            }
+        let filled = match must_be_ready(sandbox) {
+            Ok(()) => self.fill_container(sandbox, &container, &config, image).await,
+            refused => refused,
+        };
+        if let Err(error) = filled {
+            self.undo_container(&container).await;
             return Err(error);
         }
+        failpoint("CreateContainer: set up");
         container
             .update(|record| {
-                if record.state == State::Making {
-                    record.state = State::Created;
-                }
+                record.state = if record.exit.is_none() { State::Created } else { State::Exited };
             })
-            .map_err(written)?;
+            .map_err(CriError::io("write the record in", &container.folder))?;
+        failpoint("CreateContainer: created");
         self.tell(&container, ContainerEventType::ContainerCreatedEvent);
+        if container.state() == State::Exited {
+            self.tell(&container, ContainerEventType::ContainerStoppedEvent);
+        }
+        drop(turn);
         Ok(id)
     }
 
@@ -158,7 +156,13 @@ impl Runtime {
         config: &ContainerConfig,
         image: Image,
     ) -> Result<(), CriError> {
+        // The sandbox's folder must not come to life again.
+        std::fs::create_dir(&container.folder).map_err(CriError::io("make", &container.folder))?;
+        failpoint("CreateContainer: folder");
+        container.update(|_| {}).map_err(CriError::io("write the record in", &container.folder))?;
+        failpoint("CreateContainer: record");
         let prepared = self.prepare(sandbox, container, config, image).await?;
+        failpoint("CreateContainer: prepared");
         let path = container.folder.join("config.json");
         // Read only once the record says that it is made.
         let bytes = serde_json::to_vec(&prepared.spec).map_err(|e| CriError::io("write", &path)(e.into()))?;
@@ -168,12 +172,14 @@ impl Runtime {
             .map_err(CriError::io("write the record in", &container.folder))?;
         let group = self.group(&container.record().cgroup);
         let cgroup = |source| CriError::Cgroup { call: CALL, object: container.id.clone(), source };
+        failpoint("CreateContainer: specified");
         group.create().map_err(cgroup)?;
         let resources = config.linux.as_ref().and_then(|l| l.resources.as_ref());
         if let Some(resources) = resources {
             group.limit(&limits(resources)).map_err(cgroup)?;
         }
         group.allow_devices(&prepared.rules).map_err(cgroup)?;
+        failpoint("CreateContainer: group");
         let none = trine_contracts::cri::LinuxContainerSecurityContext::default();
         let security = config.linux.as_ref().and_then(|l| l.security_context.as_ref()).unwrap_or(&none);
         let pid = pid_mode(security);
@@ -211,7 +217,7 @@ impl Runtime {
         let (images, mut config) = (self.inner.images.clone(), config.clone());
         let (sandbox, container) = (Arc::clone(sandbox), Arc::clone(container));
         let unified = self.inner.hierarchies.unified();
-        let object = container.id.clone();
+        let (object, late) = (container.id.clone(), Arc::clone(&container));
         let span = tracing::Span::current();
         let work = tokio::task::spawn_blocking(move || {
             let _entered = span.enter();
@@ -255,11 +261,28 @@ impl Runtime {
             .map_err(|e| refused(e.0))?;
             Ok(Prepared { spec, user, rules: device_rules(&config, &devices) })
         });
-        match tokio::time::timeout(PATHS_DEADLINE, work).await {
+        let (after, mut work) = (self.config().paths_deadline, work);
+        match tokio::time::timeout(after, &mut work).await {
             Ok(done) => done.map_err(CriError::joined(CALL))?,
-            Err(_) => Err(CriError::Timeout { call: CALL, object, after: PATHS_DEADLINE }),
+            Err(_) => {
+                // What it makes once the path answers again is nobody's.
+                let runtime = self.clone();
+                tokio::spawn(async move {
+                    let _ = work.await;
+                    runtime.remove_roots(&late).await;
+                });
+                Err(CriError::Timeout { call: CALL, object, after })
+            }
         }
     }
+}
+
+fn must_be_ready(sandbox: &Sandbox) -> Result<(), CriError> {
+    if sandbox.record().state == SandboxState::Ready {
+        return Ok(());
+    }
+    let (object, why) = (sandbox.id.clone(), "the sandbox is not ready".to_owned());
+    Err(CriError::State { call: CALL, object, why })
 }
 
 /// The name by which the image was asked for, if it is one of its names; else its first.

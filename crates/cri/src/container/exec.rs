@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use trine_contracts::cri::ExecSyncResponse;
 use trine_kernel::container::Owners;
+use trine_kernel::testing::failpoint;
 
 use super::record::State;
 use crate::error::CriError;
@@ -52,9 +53,10 @@ impl Runtime {
             deadline: u64::try_from(DEADLINE.as_millis()).unwrap_or(u64::MAX),
         };
         let folder = self.sandbox(&container.sandbox)?.folder.clone();
-        Stream::open(&folder, Request::Exec(Box::new(new)), DEADLINE)
-            .await
-            .map_err(|source| CriError::Keeper { call, object: container.id.clone(), source })
+        failpoint("Exec: begun");
+        let opened = Stream::open(&folder, Request::Exec(Box::new(new)), DEADLINE).await;
+        failpoint("Exec: runs");
+        opened.map_err(|source| CriError::Keeper { call, object: container.id.clone(), source })
     }
 
     /// Joins a container's streams.
@@ -127,6 +129,7 @@ async fn collect(stream: Stream) -> std::io::Result<ExecSyncResponse> {
                 to.extend(&bytes[..bytes.len().min(room)]);
             }
             Some(StreamEnd::Exit(exit)) => {
+                failpoint("ExecSync: ended");
                 response.exit_code = exit.code;
                 return Ok(response);
             }

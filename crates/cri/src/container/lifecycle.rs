@@ -1,11 +1,13 @@
 //! StartContainer, StopContainer, RemoveContainer, UpdateContainerResources, ReopenContainerLog.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::Instrument;
 use trine_contracts::cri::{ContainerEventType, LinuxContainerResources};
 use trine_kernel::proc::SIGKILL;
+use trine_kernel::testing::failpoint;
 
 use super::image_volume;
 use super::record::{Container, State};
@@ -48,7 +50,7 @@ impl Runtime {
         }
     }
 
-    /// Starts a container that was created.
+    /// Starts a container that was created; one that runs, or that somebody else starts at this moment, is started.
     ///
     /// # Errors
     /// [`CriError`]; if its program cannot be executed, with the words for it, and the container has ended.
@@ -56,10 +58,10 @@ impl Runtime {
         const CALL: &str = "StartContainer";
         let container = self.container(id)?;
         let span = self.step(CALL, &container);
-        let runtime = self.clone();
+        let (runtime, before) = (self.clone(), container.state());
         let start = async move {
             let _turn = container.busy.lock().await;
-            runtime.start_container_now(&container).await
+            runtime.start_container_now(&container, before).await
         };
         let result = tokio::spawn(start.instrument(span.clone())).await.map_err(CriError::joined(CALL))?;
         if let Err(error) = &result {
@@ -68,9 +70,15 @@ impl Runtime {
         result
     }
 
-    async fn start_container_now(&self, container: &Arc<Container>) -> Result<(), CriError> {
+    /// `before` is how far it was when the call came in.
+    async fn start_container_now(&self, container: &Arc<Container>, before: State) -> Result<(), CriError> {
         const CALL: &str = "StartContainer";
         let state = container.state();
+        let record = container.record();
+        let ran = record.started_at > 0 && record.exit.is_none_or(|exit| exit.error.is_none());
+        if state == State::Running || (before == State::Created && state == State::Exited && ran) {
+            return Ok(());
+        }
         if state != State::Created {
             return Err(CriError::State {
                 call: CALL,
@@ -79,6 +87,7 @@ impl Runtime {
             });
         }
         let keeper = self.keeper(CALL, &*self.pod_of(container)?)?;
+        failpoint("StartContainer: begun");
         let request = Request::Start { container: container.id.clone() };
         if let Err(source) = keeper.call(request, START_DEADLINE).await {
             if matches!(source, KeeperError::Failed(_)) {
@@ -87,6 +96,7 @@ impl Runtime {
             }
             return Err(CriError::Keeper { call: CALL, object: container.id.clone(), source });
         }
+        failpoint("StartContainer: runs");
         container
             .update(|record| {
                 if record.started_at == 0 {
@@ -97,6 +107,7 @@ impl Runtime {
                 }
             })
             .map_err(CriError::io("write the record in", &container.folder))?;
+        failpoint("StartContainer: recorded");
         self.tell(container, ContainerEventType::ContainerStartedEvent);
         Ok(())
     }
@@ -122,16 +133,23 @@ impl Runtime {
         match container.state() {
             State::Exited => return Ok(()),
             State::Running if !grace.is_zero() => {
-                let signal = container.record().stop_signal;
-                self.signal(container, signal).await?;
+                // Once, however many ask: a second one makes programs give up what they are about.
+                if !container.told_to_stop.swap(true, Ordering::SeqCst) {
+                    let told = self.signal(container, container.record().stop_signal).await;
+                    container.told_to_stop.store(told.is_ok(), Ordering::SeqCst);
+                    told?;
+                }
+                failpoint("StopContainer: told");
                 if tokio::time::timeout(grace, container.exited()).await.is_ok() {
                     return Ok(());
                 }
             }
             _ => {}
         }
-        self.signal(container, SIGKILL).await?;
-        if tokio::time::timeout(KILL_DEADLINE, container.exited()).await.is_ok() {
+        // A keeper that does not answer is no reason to let it live: its group is killed then.
+        let killed = self.signal(container, SIGKILL).await;
+        failpoint("StopContainer: killed");
+        if killed.is_ok() && tokio::time::timeout(KILL_DEADLINE, container.exited()).await.is_ok() {
             return Ok(());
         }
         self.group(&container.record().cgroup).kill();
@@ -165,6 +183,9 @@ impl Runtime {
         let runtime = self.clone();
         let remove = async move {
             let _turn = container.busy.lock().await;
+            if !runtime.has_container(&container) {
+                return Ok(());
+            }
             runtime.remove_container_now(&container).await
         };
         let result = tokio::spawn(remove.instrument(span.clone())).await.map_err(CriError::joined(CALL))?;
@@ -187,40 +208,62 @@ impl Runtime {
             self.stop_container_now(container, Duration::ZERO).await?;
         }
         if let Some(keeper) = &keeper {
+            failpoint("RemoveContainer: ended");
             let _ = keeper.call(Request::Forget { container: container.id.clone() }, QUICK).await;
         }
-        let mut failed = Vec::new();
-        let record = container.record();
-        let mut roots = image_volume::names(&container.id, &record.config());
-        roots.push(container.id.clone());
-        let (images, group) = (self.inner.images.clone(), self.group(&record.cgroup));
-        let work = move || {
-            let errors = roots.iter().filter_map(|root| images.remove_snapshot(root).err());
-            (errors.collect::<Vec<_>>(), group.remove(0))
-        };
-        let (snapshots, cgroup) = tokio::task::spawn_blocking(work).await.map_err(CriError::joined(CALL))?;
-        failed.extend(snapshots.iter().map(|e| chain(e)));
-        failed.extend(cgroup.err().map(|e| chain(&e)));
+        failpoint("RemoveContainer: forgotten");
+        let mut failed = self.remove_roots(container).await;
+        let group = self.group(&container.record().cgroup);
+        let cgroup = tokio::task::spawn_blocking(move || group.remove(0)).await;
+        failed.extend(cgroup.map_err(CriError::joined(CALL))?.err().map(|e| chain(&e)));
+        failpoint("RemoveContainer: group");
         if !failed.is_empty() {
             return Err(CriError::Undone { call: CALL, object: container.id.clone(), failed });
         }
         self.inner.discarded.take(&container.folder).map_err(CriError::io("remove", &container.folder))?;
-        self.containers().remove(&container.id);
-        self.tell(container, ContainerEventType::ContainerDeletedEvent);
+        failpoint("RemoveContainer: folder");
+        if self.containers().remove(&container.id).is_some() {
+            self.tell(container, ContainerEventType::ContainerDeletedEvent);
+        }
         Ok(())
+    }
+
+    /// Removes a container's root and those of its image volumes; what could not be removed comes back.
+    pub(crate) async fn remove_roots(&self, container: &Container) -> Vec<String> {
+        let mut roots = image_volume::names(&container.id, &container.record().config());
+        roots.push(container.id.clone());
+        let images = self.inner.images.clone();
+        let remove = move || -> Vec<String> {
+            roots.iter().filter_map(|root| images.remove_snapshot(root).err()).map(|e| chain(&e)).collect()
+        };
+        tokio::task::spawn_blocking(remove).await.unwrap_or_else(|e| vec![e.to_string()])
     }
 
     /// Changes a container's limits.
     ///
     /// # Errors
     /// [`CriError`]; limits before the one that failed are set.
-    pub(crate) fn update_resources(
+    pub(crate) async fn update_resources(
         &self,
         id: &str,
-        resources: &LinuxContainerResources,
+        resources: LinuxContainerResources,
     ) -> Result<(), CriError> {
         const CALL: &str = "UpdateContainerResources";
         let container = self.container(id)?;
+        let runtime = self.clone();
+        let update = async move {
+            let _turn = container.busy.lock().await;
+            runtime.update_resources_now(&container, &resources)
+        };
+        tokio::spawn(update).await.map_err(CriError::joined(CALL))?
+    }
+
+    fn update_resources_now(
+        &self,
+        container: &Container,
+        resources: &LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        const CALL: &str = "UpdateContainerResources";
         if container.state() == State::Exited {
             return Err(CriError::State {
                 call: CALL,
@@ -231,12 +274,14 @@ impl Runtime {
         self.group(&container.record().cgroup)
             .limit(&limits(resources))
             .map_err(|source| CriError::Cgroup { call: CALL, object: container.id.clone(), source })?;
+        failpoint("UpdateContainerResources: set");
         let written = container.update(|record| {
             let mut config = record.config();
             let linux = config.linux.get_or_insert_default();
             merge(linux.resources.get_or_insert_default(), resources);
             record.config = hex::encode(prost::Message::encode_to_vec(&config));
         });
+        failpoint("UpdateContainerResources: recorded");
         written.map_err(CriError::io("write the record in", &container.folder))
     }
 
@@ -255,8 +300,11 @@ impl Runtime {
             });
         }
         let keeper = self.keeper(CALL, &*self.pod_of(&container)?)?;
+        failpoint("ReopenContainerLog: begun");
         let request = Request::Reopen { container: container.id.clone() };
-        keeper.call(request, QUICK).await.map(drop).map_err(|source| CriError::Keeper {
+        let reopened = keeper.call(request, QUICK).await;
+        failpoint("ReopenContainerLog: done");
+        reopened.map(drop).map_err(|source| CriError::Keeper {
             call: CALL,
             object: container.id.clone(),
             source,

@@ -1,6 +1,7 @@
 //! What is written down of a container, in `record.json` of its folder, and what is known of it in memory.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use prost::Message;
@@ -92,6 +93,8 @@ pub struct Container {
     pub folder: PathBuf,
     record: Mutex<ContainerRecord>,
     changed: watch::Sender<()>,
+    /// It was sent its stop signal: by many who stop it, or one who tries again, it gets it once.
+    pub(super) told_to_stop: AtomicBool,
     /// One call that changes it at a time.
     pub busy: tokio::sync::Mutex<()>,
 }
@@ -106,6 +109,7 @@ impl Container {
             folder,
             record: Mutex::new(record),
             changed: watch::Sender::new(()),
+            told_to_stop: AtomicBool::new(false),
             busy: tokio::sync::Mutex::new(()),
         }
     }
@@ -117,12 +121,16 @@ impl Container {
     pub fn load(folder: &Path) -> std::io::Result<Self> {
         let bytes = std::fs::read(folder.join("record.json"))?;
         let mut record: ContainerRecord = serde_json::from_slice(&bytes)?;
+        of_its_folder(&record.id, folder)?;
         // The keeper may have written down the end while nobody listened.
         if record.exit.is_none()
             && let Ok(exit) = std::fs::read(folder.join("exit.json"))
             && let Ok(exit) = serde_json::from_slice::<Exit>(&exit)
         {
-            record.state = State::Exited;
+            // What was still being made is undone.
+            if record.state != State::Making {
+                record.state = State::Exited;
+            }
             record.started_at = exit.started_at;
             record.exit = Some(exit);
         }
@@ -172,6 +180,14 @@ impl Container {
     pub fn spec(&self) -> std::io::Result<Spec> {
         Ok(serde_json::from_slice(&std::fs::read(self.folder.join("config.json"))?)?)
     }
+}
+
+/// A record that lies in another's folder is not believed: it would take the other's place.
+pub(crate) fn of_its_folder(id: &str, folder: &Path) -> std::io::Result<()> {
+    if folder.file_name().is_some_and(|name| name == id) {
+        return Ok(());
+    }
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidData, format!("it is the record of {id}")))
 }
 
 /// Replaces a file whole, so that `kill -9` leaves the old one or the new one.

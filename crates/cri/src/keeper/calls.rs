@@ -68,6 +68,10 @@ impl Keeper {
             deadline: Instant::now() + Duration::from_millis(deadline),
         };
         let reply = match request {
+            // What is made now would keep it from ending.
+            Request::Create(_) | Request::Exec(_) | Request::Start { .. } if self.shutdown.is_some() => {
+                Some(Reply::Failed("the sandbox is being stopped".to_owned()))
+            }
             Request::List => Some(Reply::Containers(self.states())),
             Request::Create(new) => self.create(*new, waiter),
             Request::Start { container } => self.start(&container, waiter(START_DEADLINE)),
@@ -179,8 +183,9 @@ impl Keeper {
 
     fn forget(&mut self, container: &str) -> Reply {
         let Some(id) = self.find(container) else { return Reply::Done };
-        let Some(task) = self.tasks.get(&id) else { return Reply::Done };
-        if task.exit.is_none() {
+        let Some(task) = self.tasks.get_mut(&id) else { return Reply::Done };
+        if !task.told {
+            task.forgotten = true;
             task.kill();
             return Reply::Failed("it still runs".to_owned());
         }

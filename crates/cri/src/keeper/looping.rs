@@ -283,7 +283,11 @@ impl Keeper {
                 log.end(Source::Stderr, &stamp());
             }
             if let Role::Container { folder, .. } = &task.role {
-                record(folder, exit);
+                if task.forgotten {
+                    over.push(*id);
+                } else {
+                    record(folder, exit);
+                }
                 let event = Event::Exited { container: task.container.clone(), exit: exit.clone() };
                 for connection in self.connections.values_mut().filter(|c| c.role == Line::Control) {
                     connection.event(&event);
@@ -330,7 +334,7 @@ impl Keeper {
     }
 
     pub(super) fn states(&self) -> Vec<ContainerState> {
-        let containers = self.tasks.values().filter(|task| task.is_container());
+        let containers = self.tasks.values().filter(|task| task.is_container() && !task.forgotten);
         containers
             .map(|task| ContainerState {
                 id: task.container.clone(),

@@ -27,7 +27,7 @@ pub enum Request {
         /// The signal's number.
         signal: i32,
     },
-    /// Kill a container if it runs, and forget it.
+    /// Kill a container if it runs, and forget it, at the latest when it has ended.
     Forget {
         /// Which.
         container: String,

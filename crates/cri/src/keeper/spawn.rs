@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use trine_kernel::container::Owners;
 use trine_kernel::proc::{ProcessId, SIGKILL, signal_pidfd};
+use trine_kernel::testing::failpoint;
 
 use super::client::KeeperError;
 use super::nursery::Nursery;
@@ -85,9 +86,11 @@ pub(crate) async fn spawn(
     let (nursery, place) = (Arc::clone(nursery), folder.to_owned());
     let forked = tokio::task::spawn_blocking(move || nursery.fork(&place, &bytes, &[lock.into(), to_say]));
     let pidfd = forked.await.map_err(|e| failed(e.to_string()))?.map_err(io)?;
+    failpoint("keeper: forked");
     let mut said = String::new();
     let heard = tokio::time::timeout(DEADLINE, words.read_to_string(&mut said)).await;
     if said == READY {
+        failpoint("keeper: ready");
         return Ok(());
     }
     let _ = signal_pidfd(&pidfd, SIGKILL);

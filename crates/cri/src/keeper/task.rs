@@ -53,6 +53,8 @@ pub(super) struct Task {
     pub exit: Option<Exit>,
     pub drain_until: Option<Instant>,
     pub told: bool,
+    /// Nobody wants to know of it any more: it goes when it has ended.
+    pub forgotten: bool,
 }
 
 impl Task {
@@ -76,6 +78,7 @@ impl Task {
             exit: None,
             drain_until: None,
             told: false,
+            forgotten: false,
         }
     }
 

@@ -20,10 +20,9 @@ pub enum Fate {
     Adopt,
     /// Its making was cut short, and nobody knows its id: remove it.
     Undo,
-    /// It was ready and is not any more: stop what is left, let it be seen as not ready.
+    /// It is not ready, or not any more: what is left of it, also by a stop that was cut short, is let go of, and it is seen as
+    /// not ready.
     Lost,
-    /// It was stopped: let it be seen.
-    Keep,
 }
 
 /// The fate of a sandbox.
@@ -32,10 +31,7 @@ pub fn fate(found: Found) -> Fate {
     match found {
         Found { state: SandboxState::Making, .. } => Fate::Undo,
         Found { state: SandboxState::Ready, same_boot: true, keeper: true } => Fate::Adopt,
-        Found { state: SandboxState::Ready, .. } => Fate::Lost,
-        // A stop that was cut short: it is finished, which also ends a keeper that still lives.
-        Found { state: SandboxState::NotReady, keeper: true, .. } => Fate::Lost,
-        Found { state: SandboxState::NotReady, keeper: false, .. } => Fate::Keep,
+        Found { state: SandboxState::Ready | SandboxState::NotReady, .. } => Fate::Lost,
     }
 }
 
@@ -53,7 +49,7 @@ mod tests {
             (Ready, true, false, Fate::Lost),
             (Ready, false, false, Fate::Lost),
             (NotReady, true, true, Fate::Lost),
-            (NotReady, true, false, Fate::Keep),
+            (NotReady, true, false, Fate::Lost),
         ] {
             assert_eq!(fate(Found { state, same_boot, keeper }), expected, "{state:?} {same_boot} {keeper}");
         }

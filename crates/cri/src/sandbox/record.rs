@@ -1,6 +1,7 @@
 //! What is written down of a sandbox, in `record.json` of its folder, and what is known of it in memory.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use prost::Message;
@@ -10,7 +11,7 @@ use trine_contracts::cri::{
 };
 use trine_kernel::container::{Owners, oci};
 
-use crate::container::record::write_json;
+use crate::container::record::{of_its_folder, write_json};
 use crate::keeper::Client;
 
 /// How far a sandbox is.
@@ -142,6 +143,8 @@ pub struct Sandbox {
     pub folder: PathBuf,
     record: Mutex<SandboxRecord>,
     keeper: Mutex<Option<Client>>,
+    /// It is being removed: what it shares with others is theirs alone.
+    pub(crate) leaving: AtomicBool,
     /// One call that changes it at a time.
     pub busy: tokio::sync::Mutex<()>,
 }
@@ -155,6 +158,7 @@ impl Sandbox {
             folder,
             record: Mutex::new(record),
             keeper: Mutex::new(None),
+            leaving: AtomicBool::new(false),
             busy: tokio::sync::Mutex::new(()),
         }
     }
@@ -171,7 +175,9 @@ impl Sandbox {
     /// If it is not there or broken.
     pub fn load(folder: &Path) -> std::io::Result<Self> {
         let bytes = std::fs::read(folder.join("record.json"))?;
-        Ok(Self::new(serde_json::from_slice(&bytes)?, folder.to_owned()))
+        let record: SandboxRecord = serde_json::from_slice(&bytes)?;
+        of_its_folder(&record.id, folder)?;
+        Ok(Self::new(record, folder.to_owned()))
     }
 
     /// What is known of it now.

@@ -1,8 +1,10 @@
 //! RemovePodSandbox: its containers, its group, its folder, its records.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tracing::Instrument;
+use trine_kernel::testing::failpoint;
 
 use super::record::Sandbox;
 use crate::error::{CriError, chain};
@@ -24,6 +26,9 @@ impl Runtime {
         let runtime = self.clone();
         let remove = async move {
             let _turn = sandbox.busy.lock().await;
+            if !runtime.has_sandbox(&sandbox) {
+                return Ok(());
+            }
             runtime.stop_sandbox_now(&sandbox).await?;
             runtime.remove_sandbox_now(&sandbox).await
         };
@@ -38,12 +43,16 @@ impl Runtime {
     pub(crate) async fn remove_sandbox_now(&self, sandbox: &Arc<Sandbox>) -> Result<(), CriError> {
         let mut failed = Vec::new();
         for container in self.containers_of(&sandbox.id) {
+            // One that is just being made is waited for: it finds that there is no keeper any more.
+            let _turn = container.busy.lock().await;
             if let Err(error) = self.remove_container_now(&container).await {
                 failed.push(chain(&error));
             }
         }
+        failpoint("RemovePodSandbox: containers");
+        sandbox.leaving.store(true, Ordering::SeqCst);
         let record = sandbox.record();
-        if record.own_cgroup {
+        if record.own_cgroup && !self.shares_group(sandbox) {
             let group = self.group(&record.cgroup);
             let removed = tokio::task::spawn_blocking(move || group.remove(1)).await;
             if let Err(error) = removed.map_err(CriError::joined(CALL))? {
@@ -53,9 +62,20 @@ impl Runtime {
         if !failed.is_empty() {
             return Err(CriError::Undone { call: CALL, object: sandbox.id.clone(), failed });
         }
+        failpoint("RemovePodSandbox: group");
         self.inner.discarded.take(&sandbox.folder).map_err(CriError::io("remove", &sandbox.folder))?;
+        failpoint("RemovePodSandbox: folder");
         self.sandboxes().remove(&sandbox.id);
         self.inner.ledger.remove(&sandbox.id)?;
+        failpoint("RemovePodSandbox: gone");
         Ok(())
+    }
+
+    /// True if another sandbox of the same Pod, an earlier or later attempt, still uses their group.
+    fn shares_group(&self, sandbox: &Sandbox) -> bool {
+        let cgroup = sandbox.record().cgroup;
+        self.sandboxes().values().any(|other| {
+            other.id != sandbox.id && !other.leaving.load(Ordering::SeqCst) && other.record().cgroup == cgroup
+        })
     }
 }

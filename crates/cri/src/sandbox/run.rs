@@ -10,6 +10,7 @@ use trine_contracts::cri::PodSandboxConfig;
 use trine_kernel::container::Owners;
 use trine_kernel::mountpoint::mount_device;
 use trine_kernel::netns::Netns;
+use trine_kernel::testing::failpoint;
 
 use super::files;
 use super::network::attachment;
@@ -90,8 +91,11 @@ impl Runtime {
         let netns = (!sharing.host_network).then(|| folder.join("netns"));
         let (cgroup, own_cgroup) = self.pod_cgroup(&config);
         let intent = Intent { folder: folder.clone(), netns: netns.clone(), cgroup: cgroup.clone() };
+        failpoint("RunPodSandbox: begun");
         self.inner.ledger.put(&id, &intent)?;
+        failpoint("RunPodSandbox: intent");
         std::fs::create_dir_all(folder.join("containers")).map_err(CriError::io("make", &folder))?;
+        failpoint("RunPodSandbox: folder");
         let record = SandboxRecord {
             id: id.clone(),
             pod,
@@ -110,13 +114,7 @@ impl Runtime {
         self.sandboxes().insert(id.clone(), Arc::clone(&sandbox));
         let Err(error) = self.fill_sandbox(&sandbox, &config).await else { return Ok(id) };
         // With deadlines of its own, never the caller's.
-        let undone = match self.stop_sandbox_now(&sandbox).await {
-            Ok(()) => self.remove_sandbox_now(&sandbox).await,
-            Err(error) => Err(error),
-        };
-        if let Err(undoing) = undone {
-            tracing::warn!(sandbox = id, error = chain(&undoing), "a failed sandbox is undone later");
-        }
+        self.undo_sandbox(&sandbox).await;
         Err(error)
     }
 
@@ -124,10 +122,12 @@ impl Runtime {
         let written = |e| CriError::io("write the record in", &sandbox.folder)(e);
         // Before the act: from here on CNI may have made something.
         sandbox.update(|record| record.attached = record.netns.is_some()).map_err(written)?;
+        failpoint("RunPodSandbox: record");
         let sharing = sharing(config);
         let hostname = files::hostname(config, sharing.host_network);
         let owners = owners(config).map_err(|why| CriError::invalid(CALL, why))?;
         write_files(&sandbox.folder, config, hostname.as_deref(), owners.as_ref())?;
+        failpoint("RunPodSandbox: files");
         let record = sandbox.record();
         // The keeper makes that of a Pod with its own users, whose it is to be.
         if let Some(path) = record.netns.clone().filter(|_| owners.is_none()) {
@@ -141,6 +141,7 @@ impl Runtime {
         if !sharing.host_ipc {
             mount_shm(sandbox, owners.as_ref())?;
         }
+        failpoint("RunPodSandbox: namespaces");
         let settings = Settings {
             netns: record.netns.clone(),
             users: owners.map(|owners| Users { pin: sandbox.users_pin(), owners }),
@@ -162,12 +163,15 @@ impl Runtime {
             kept?;
             ips?
         };
+        failpoint("RunPodSandbox: attached");
         sandbox
             .update(|record| {
                 record.ips = ips;
                 record.state = SandboxState::Ready;
             })
-            .map_err(written)
+            .map_err(written)?;
+        failpoint("RunPodSandbox: ready");
+        Ok(())
     }
 
     async fn start_keeper(&self, sandbox: &Arc<Sandbox>, settings: &Settings) -> Result<(), CriError> {

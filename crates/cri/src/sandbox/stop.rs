@@ -10,6 +10,7 @@ use tracing::Instrument;
 use trine_kernel::mountpoint::unmount_all;
 use trine_kernel::netns;
 use trine_kernel::proc::{SIGKILL, signal_pidfd};
+use trine_kernel::testing::failpoint;
 
 use super::network::attachment;
 use super::record::{Sandbox, SandboxState};
@@ -40,7 +41,7 @@ impl Runtime {
         let runtime = self.clone();
         let stop = async move {
             let _turn = sandbox.busy.lock().await;
-            runtime.stop_sandbox_now(&sandbox).await
+            if runtime.has_sandbox(&sandbox) { runtime.stop_sandbox_now(&sandbox).await } else { Ok(()) }
         };
         let result = tokio::spawn(stop.instrument(span.clone())).await.map_err(CriError::joined(CALL))?;
         if let Err(error) = &result {
@@ -50,14 +51,30 @@ impl Runtime {
     }
 
     pub(crate) async fn stop_sandbox_now(&self, sandbox: &Arc<Sandbox>) -> Result<(), CriError> {
+        // One that is still being made stays so: nobody knows it, and who finds its record undoes it.
+        if sandbox.record().state == SandboxState::Ready {
+            let _ = sandbox.update(|record| record.state = SandboxState::NotReady);
+        }
+        failpoint("StopPodSandbox: not ready");
+        // The processes first: that the network cannot be detached must not keep them alive.
+        let mut failed: Vec<String> = self.end_processes(sandbox).await.err().into_iter().collect();
+        failpoint("StopPodSandbox: processes");
+        failed.extend(self.release(sandbox).await);
+        undone(sandbox, failed)
+    }
+
+    /// Gives back what a sandbox without processes has: its place on the network, its mounts, its namespace.
+    ///
+    /// # Errors
+    /// [`CriError`] of what stays.
+    pub(crate) async fn release_sandbox(&self, sandbox: &Sandbox) -> Result<(), CriError> {
+        undone(sandbox, self.release(sandbox).await)
+    }
+
+    /// Every step is tried; those that failed come back.
+    async fn release(&self, sandbox: &Sandbox) -> Vec<String> {
         let mut failed = Vec::new();
         let record = sandbox.record();
-        let _ = sandbox.update(|record| record.state = SandboxState::NotReady);
-        // The processes first: that the network cannot be detached must not keep them alive.
-        if let Err(why) = self.end_processes(sandbox).await {
-            failed.push(why);
-        }
-        let same_boot = record.boot == self.inner.boot;
         if record.attached {
             match self.detach(sandbox).await {
                 Ok(()) => {
@@ -65,13 +82,15 @@ impl Runtime {
                 }
                 Err(error) => failed.push(chain(&error)),
             }
+            failpoint("StopPodSandbox: detached");
         }
-        if same_boot && let Err(error) = unmount_all(&sandbox.folder.join("shm"), true) {
+        if let Err(error) = unmount_all(&sandbox.folder.join("shm"), true) {
             failed.push(chain(&error));
         }
-        if same_boot && let Err(error) = netns::delete(&sandbox.users_pin()) {
+        if let Err(error) = netns::delete(&sandbox.users_pin()) {
             failed.push(chain(&error));
         }
+        failpoint("StopPodSandbox: unmounted");
         // Kept while the network holds on to it: DEL may want to enter it.
         if let Some(path) = &record.netns
             && !sandbox.record().attached
@@ -79,11 +98,8 @@ impl Runtime {
         {
             failed.push(chain(&error));
         }
-        if failed.is_empty() {
-            Ok(())
-        } else {
-            Err(CriError::Undone { call: CALL, object: sandbox.id.clone(), failed })
-        }
+        failpoint("StopPodSandbox: released");
+        failed
     }
 
     async fn detach(&self, sandbox: &Sandbox) -> Result<(), CriError> {
@@ -105,7 +121,7 @@ impl Runtime {
     }
 
     /// Kills containers and keeper: by the keeper's own hand if it answers, by its pid and the cgroups if not.
-    async fn end_processes(&self, sandbox: &Arc<Sandbox>) -> Result<(), String> {
+    pub(crate) async fn end_processes(&self, sandbox: &Arc<Sandbox>) -> Result<(), String> {
         let client = match sandbox.keeper() {
             Some(client) => Some(client),
             None if spawn::lives(&sandbox.folder) => {
@@ -164,4 +180,11 @@ async fn ended(folder: &Path) {
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))
     })
     .await;
+}
+
+fn undone(sandbox: &Sandbox, failed: Vec<String>) -> Result<(), CriError> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(CriError::Undone { call: CALL, object: sandbox.id.clone(), failed })
 }

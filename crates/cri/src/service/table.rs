@@ -158,8 +158,8 @@ impl RuntimeService for Service {
         request: Request<UpdateContainerResourcesRequest>,
     ) -> Answer<UpdateContainerResourcesResponse> {
         let request = request.into_inner();
-        if let Some(linux) = &request.linux {
-            self.0.update_resources(&request.container_id, linux)?;
+        if let Some(linux) = request.linux {
+            self.0.update_resources(&request.container_id, linux).await?;
         }
         Ok(Response::new(UpdateContainerResourcesResponse {}))
     }

@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Node {
     pub config: Config,
     pub dir: tempfile::TempDir,
+    /// Of [`IMAGE`].
+    pub image_id: String,
     stop: CancellationToken,
     serving: Option<tokio::task::JoinHandle<Result<(), trine_cri::CriError>>>,
 }
@@ -29,6 +31,13 @@ pub struct Node {
 impl Node {
     /// A runtime that serves, or none if the machine has no busybox or we are not root.
     pub async fn start(test: &str) -> Option<Self> {
+        let mut node = Self::new(test)?;
+        node.serve().await;
+        Some(node)
+    }
+
+    /// The same without a daemon.
+    pub fn new(test: &str) -> Option<Self> {
         if !trine_kernel::testing::root(test) {
             return None;
         }
@@ -39,21 +48,21 @@ impl Node {
         let dir = tempfile::Builder::new().prefix("trine-cri-").tempdir().unwrap();
         let instance =
             format!("{:06x}", (std::process::id() << 6 | NEXT.fetch_add(1, Ordering::Relaxed)) & 0xff_ffff);
-        let config = Config {
-            socket: dir.path().join("cri.sock"),
-            state_dir: dir.path().join("cri"),
-            images_dir: dir.path().join("images"),
-            cni_conf_dir: dir.path().join("net.d"),
-            cni_bin_dirs: vec![dir.path().join("bin")],
-            cni_state_dir: dir.path().join("cni"),
-            instance,
-            keeper: Some(env!("CARGO_BIN_EXE_trine-keeper").into()),
-            ..Config::default()
-        };
-        make_image(&config);
-        let mut node = Self { config, dir, stop: CancellationToken::new(), serving: None };
-        node.serve().await;
-        Some(node)
+        let config = config(dir.path(), instance);
+        let image_id = make_image(&config);
+        Some(Self { config, dir, image_id, stop: CancellationToken::new(), serving: None })
+    }
+
+    /// A network of its own for its Pods; to be used inside a network namespace of the test's.
+    pub fn with_network(&self, pod_cidr: &str) {
+        std::fs::create_dir_all(&self.config.cni_conf_dir).unwrap();
+        let conflist = trine_cni::default_network(&trine_cni::DefaultNetwork {
+            instance: &self.config.instance,
+            pod_cidrs: &[pod_cidr.parse().unwrap()],
+            data_dir: &self.config.cni_state_dir,
+            mtu: None,
+        });
+        std::fs::write(self.config.cni_conf_dir.join("90-trine.conflist"), conflist.to_string()).unwrap();
     }
 
     pub async fn serve(&mut self) {
@@ -248,7 +257,22 @@ impl Drop for Node {
     }
 }
 
-fn make_image(config: &Config) {
+/// The settings of a runtime in `dir`.
+pub fn config(dir: &Path, instance: String) -> Config {
+    Config {
+        socket: dir.join("cri.sock"),
+        state_dir: dir.join("cri"),
+        images_dir: dir.join("images"),
+        cni_conf_dir: dir.join("net.d"),
+        cni_bin_dirs: vec![dir.join("bin")],
+        cni_state_dir: dir.join("cni"),
+        instance,
+        keeper: Some(env!("CARGO_BIN_EXE_trine-keeper").into()),
+        ..Config::default()
+    }
+}
+
+fn make_image(config: &Config) -> String {
     let store = ImageStore::open(&config.images_dir, config.images.clone()).unwrap();
     let applets = [
         "sh", "echo", "sleep", "cat", "id", "hostname", "ls", "env", "pwd", "touch", "kill", "true", "head",
@@ -270,7 +294,8 @@ fn make_image(config: &Config) {
             env: vec!["FROM_IMAGE=yes".to_owned()],
             ..BuildSpec::default()
         })
-        .unwrap();
+        .unwrap()
+        .id
 }
 
 /// A container of the image.

@@ -12,6 +12,7 @@ use std::sync::mpsc::Sender;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use trine_kernel::testing::failpoint;
 use trine_ledger::{Durability, Ledger};
 
 use crate::error::ImageError;
@@ -77,8 +78,10 @@ impl Session {
     pub fn stage(self: &Arc<Self>, purpose: &str) -> Result<Staged, ImageError> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         self.intents.put(&name, &Intent { purpose: purpose.to_owned() })?;
+        failpoint("image session: intent");
         let path = self.dir.join(&name);
         std::fs::create_dir(&path).map_err(ImageError::io("create", &path))?;
+        failpoint("image session: folder");
         Ok(Staged { session: Arc::clone(self), name, path })
     }
 }

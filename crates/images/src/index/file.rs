@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
+use trine_kernel::testing::failpoint;
 
 use super::Index;
 use crate::error::ImageError;
@@ -91,6 +92,7 @@ impl IndexFile {
         let mut file = File::create(&draft)?;
         file.write_all(&serde_json::to_vec(index)?)?;
         file.sync_data()?;
+        failpoint("image index: drafted");
         std::fs::rename(&draft, &self.path)?;
         if let Some(parent) = self.path.parent() {
             File::open(parent)?.sync_all()?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::{BoxFuture, Shared, WeakShared};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use tracing::Instrument;
+use trine_kernel::testing::failpoint;
 
 use super::auth::Auth;
 use super::layer::{self, Wanted};
@@ -77,11 +78,13 @@ async fn pull_quietly(inner: Arc<Inner>, name: ImageName, auth: Option<Auth>) ->
         })?;
     let registry = Arc::new(registry);
     let resolved = manifest::resolve(&registry, &name, |digest| inner.blobs.get(digest)).await?;
+    failpoint("pull: resolved");
     let wanted = wanted(&inner, &name, &resolved);
     let fetches = futures::stream::iter(wanted)
         .map(|wanted| layer::fetch(Arc::clone(&inner), Arc::clone(&registry), wanted))
         .buffer_unordered(options.parallel_layers.max(1));
     let new_layers = fetches.try_collect::<Vec<_>>().await?;
+    failpoint("pull: unpacked");
     let new = NewImage {
         config_file: resolved.config_file,
         parsed: resolved.parsed,

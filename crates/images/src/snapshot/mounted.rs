@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use trine_kernel::mountpoint::bind_for_users;
 use trine_kernel::overlay::{Overlay, is_mount_point, unmount_all};
+use trine_kernel::testing::failpoint;
 
 use super::plan::is_container_id;
 use super::usage::{Usage, of_folder};
@@ -212,9 +213,11 @@ impl Inner {
             return Err(absent());
         }
         std::fs::create_dir(dir).map_err(ImageError::io("create", dir))?;
+        failpoint("snapshot: folder");
         let file = dir.join("origin.json");
         std::fs::write(&file, text).map_err(ImageError::io("write", &file))?;
         drop(lock);
+        failpoint("snapshot: claimed");
         tracing::debug!(container, image = image.id, "snapshot claimed");
         Ok(origin)
     }
@@ -246,9 +249,11 @@ impl Inner {
         // What a container writes outside of its volumes does not outlive the machine's restart, so nothing ever
         // waits for the disk because of it.
         let overlay = Overlay { lower: &lower, upper: &upper, work: &work, volatile: true };
+        failpoint("snapshot: folders");
         overlay
             .mount(&rootfs)
             .map_err(|source| ImageError::Mount { container: container.to_owned(), source })?;
+        failpoint("snapshot: mounted");
         // The overlay has mounts of its own of them.
         if options.users.is_some() { take_down_layers(container, dir) } else { Ok(()) }
     }
@@ -260,7 +265,9 @@ impl Inner {
         }
         let origin = self.snapshots.origin(container);
         take_down(container, &dir)?;
+        failpoint("snapshot: unmounted");
         self.session.discard(&dir)?;
+        failpoint("snapshot: removed");
         let index = self.index.read()?;
         if origin.is_some_and(|origin| !index.images.contains_key(&origin.image)) {
             let lock = self.index.lock()?;

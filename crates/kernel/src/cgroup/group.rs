@@ -13,6 +13,7 @@ use super::usage::{self, Usage};
 use super::{CgroupError, usage::oom_kills};
 use crate::container::Groups;
 use crate::proc::{SIGKILL, signal_pid};
+use crate::testing::failpoint;
 
 /// How long [`Group::remove`] waits for the last process to be gone.
 const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
@@ -56,6 +57,7 @@ impl Group {
                     Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                     result => result.map_err(CgroupError::at("make", level))?,
                 }
+                failpoint("cgroup: folder");
                 if hierarchy.controllers.iter().any(|c| c == "cpuset") {
                     inherit_cpuset(level)?;
                 }
@@ -88,6 +90,7 @@ impl Group {
                     ))
                 };
                 written.map_err(CgroupError::at(format!("write {value:?} to"), &path))?;
+                failpoint("cgroup: limit");
             }
         }
         Ok(())
@@ -129,6 +132,7 @@ impl Group {
                 first.get_or_insert(CgroupError { call: "remove".to_owned(), path: folder.clone(), source });
                 continue;
             }
+            failpoint("cgroup: removed");
             for above in folder.ancestors().skip(1).take(levels.min(self.depth.saturating_sub(1))) {
                 // Not empty means that another still uses it.
                 if std::fs::remove_dir(above).is_err() && above.exists() {

@@ -11,6 +11,7 @@ use rustix::thread::UnshareFlags;
 
 use super::handle::{OWN, one_shot};
 use super::{Netns, NetnsError};
+use crate::testing::failpoint;
 
 /// Makes a namespace and pins it at `path`.
 pub(super) fn create(path: &Path) -> Result<(), NetnsError> {
@@ -22,11 +23,14 @@ pub(super) fn create(path: &Path) -> Result<(), NetnsError> {
         std::fs::create_dir_all(parent).map_err(io("create the folder of"))?;
     }
     OpenOptions::new().create(true).append(true).open(path).map_err(io("create the file of"))?;
+    failpoint("netns: file");
     let pinned = one_shot(path, || {
         // SAFETY: CLONE_NEWNET touches no file table; this thread alone changes its namespace, and it ends here.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
             .map_err(|e| io("unshare")(e.into()))?;
-        mount_bind(OWN, path).map_err(|e| io("pin")(e.into()))
+        mount_bind(OWN, path).map_err(|e| io("pin")(e.into()))?;
+        failpoint("netns: pinned");
+        Ok(())
     });
     if pinned.is_err() {
         let _ = std::fs::remove_file(path);
@@ -49,6 +53,7 @@ pub fn delete(path: &Path) -> Result<(), NetnsError> {
             Err(e) => return Err(io("unpin", e.into())),
         }
     }
+    failpoint("netns: unpinned");
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io("remove", e)),
         _ => Ok(()),

@@ -1,0 +1,17 @@
+//! `cargo xtask churn`: what the runtime has to stand, in its long form.
+
+use crate::packages;
+use crate::test::{cargo_command, run_command, workspace_root};
+
+/// Two thousand Pods, and a death at the first and the last time at every place of every call.
+///
+/// # Errors
+/// If a package cannot be had, or a test fails.
+pub fn run() -> anyhow::Result<()> {
+    let root = workspace_root()?;
+    packages::install()?;
+    let test = ["test", "--package", "trine-cri", "--test", "robust", "--"];
+    let mut command = cargo_command(&root);
+    command.args(test).args(["--include-ignored", "--nocapture", "--test-threads=1"]);
+    run_command(command.env("TRINE_TEST_ALL_DEATHS", "1"))
+}
