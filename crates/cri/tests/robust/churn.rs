@@ -58,7 +58,7 @@ async fn churn(test: &str, count: usize) {
     let mut daemon = Apart::serving(&node).await;
     lives(&node, 0, WARM_UP).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    let (base, before, begun) = (world::look(&node), weight(&daemon), Instant::now());
+    let (base, before, begun) = (world::calm(&node).await, weight(&daemon), Instant::now());
     lives(&node, WARM_UP, count).await;
     let took = begun.elapsed();
     world::again(&node, &base).await.unwrap();

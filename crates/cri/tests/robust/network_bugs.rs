@@ -50,7 +50,7 @@ impl Stage {
         let first = stage.node.run_pod(&attempt(&stage.node, 9, true)).await;
         stage.remove(&first).await.unwrap();
         tokio::time::sleep(Duration::from_millis(200)).await;
-        stage.base = world::look(&stage.node);
+        stage.base = world::calm(&stage.node).await;
         Some(stage)
     }
 

@@ -61,7 +61,7 @@ async fn a_path_that_hangs_holds_up_nobody_else_and_keeps_no_name() {
     // The first container makes the Pod's group.
     let first = node.create(&pod, script("first", "exec sleep 1000")).await.unwrap();
     node.client().remove_container(RemoveContainerRequest { container_id: first }).await.unwrap();
-    let base = world::look(&node);
+    let base = world::calm(&node).await;
     let mut dead = Dead::mount(node.dir.path().join("dead"));
     let host_path = dead.folder.join("below").to_string_lossy().into_owned();
     let mount = Mount { container_path: "/data".into(), host_path, ..Default::default() };
@@ -110,7 +110,7 @@ async fn a_keeper_that_does_not_answer_for_a_while_is_not_killed_and_is_taken_ov
     let id = node.run(&pod, script("main", "exec sleep 1000")).await;
     let other = node.run_pod(&node.pod("other")).await;
     let quick = node.run(&other, script("main", "exec sleep 1000")).await;
-    let before = world::look(&node);
+    let before = world::calm(&node).await;
     node.end_daemon().await;
     signal_keeper(&node, &pod, Signal::STOP);
     let begun = Instant::now();

@@ -33,7 +33,7 @@ impl Stage {
         let mut client = node.client();
         client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: pod }).await.unwrap();
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let base = world::look(&node);
+        let base = world::calm(&node).await;
         Some(Self { node, registry, base })
     }
 
@@ -161,7 +161,10 @@ async fn a_container_that_several_stop_gets_its_signal_once() {
 async fn containers_that_are_made_while_their_pod_is_removed_leave_nothing() {
     let test = "repeated::containers_that_are_made_while_their_pod_is_removed_leave_nothing";
     let Some(node) = Node::start(test).await else { return };
-    let base = world::look(&node);
+    // The first Pod starts what makes keepers.
+    let first = node.run_pod(&node.pod("first")).await;
+    node.client().remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: first }).await.unwrap();
+    let base = world::calm(&node).await;
     for round in 0..8 {
         let pod = node.run_pod(&node.pod("raced")).await;
         let making = (0..4).map(|n| node.create(&pod, script(&format!("c{n}"), "exec sleep 1000")));

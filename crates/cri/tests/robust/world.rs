@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub type World = BTreeSet<String>;
 
 /// What there is now.
-pub fn look(node: &Node) -> World {
+fn look(node: &Node) -> World {
     let root = node.dir.path();
     let mut world = World::new();
     let below = |path: &Path| path.strip_prefix(root).map(|path| path.display().to_string()).ok();
@@ -31,6 +31,7 @@ pub fn look(node: &Node) -> World {
     // Names in folders; drafts have one name each and are written over by the next.
     for (folder, depth) in [
         ("cri/sandboxes", 3),
+        ("cri/gone", 1),
         ("cni/networks", 3),
         ("cni/results", 1),
         ("images/snapshots", 1),
@@ -47,6 +48,20 @@ pub fn look(node: &Node) -> World {
     }
     world.extend(intents(root).into_iter().map(|key| format!("intent {key}")));
     world
+}
+
+/// What there is once all that was discarded is gone, too.
+pub async fn calm(node: &Node) -> World {
+    let begun = Instant::now();
+    loop {
+        let now = look(node);
+        let going = |line: &&String| line.starts_with("cri/gone/") || line.starts_with("in the making");
+        match now.iter().find(going) {
+            None => return now,
+            Some(line) => assert!(begun.elapsed() < PATIENCE, "{line} stays"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Waits until there is what there was; says what differs if that does not come about.
