@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -22,6 +22,8 @@ use trine_kernel::proc::{NewNamespaces, children_are_reaped, exit_now, fork};
 pub(super) const WORD: &str = "--nursery";
 /// Longest order, bytes; below what a socket takes in one piece.
 const MAX_ORDER: usize = 128 * 1024;
+/// The keepers' log, which all of them append to, begins anew at this size, bytes.
+const MAX_LOG: i64 = 1 << 20;
 /// The descriptors of an order.
 const STREAMS: usize = 2;
 
@@ -49,6 +51,7 @@ fn serve(keep: impl Fn(&Path, &[u8]) -> ExitCode) -> io::Result<()> {
     place([&null, &null])?;
     children_are_reaped(true);
     while let Some((folder, settings, streams)) = order(&daemon)? {
+        trim(rustix::stdio::stderr());
         // A fork keeps these, the log, and no other.
         let forked = place(streams.each_ref()).and_then(|()| {
             fork(NewNamespaces::default(), None, &[], || {
@@ -73,6 +76,13 @@ fn place([stdin, stdout]: [&OwnedFd; STREAMS]) -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdout(stdout)?)
 }
 
+/// That it cannot be done is no reason to make no keeper.
+fn trim(log: BorrowedFd<'_>) {
+    if rustix::fs::fstat(log).is_ok_and(|stat| stat.st_size > MAX_LOG) {
+        let _ = rustix::fs::ftruncate(log, 0);
+    }
+}
+
 /// The next keeper that is wanted: its folder, its settings, its streams; none if the daemon is gone.
 fn order(daemon: &OwnedFd) -> io::Result<Option<(PathBuf, Vec<u8>, Streams)>> {
     let mut text = vec![0; MAX_ORDER];
@@ -89,7 +99,7 @@ fn order(daemon: &OwnedFd) -> io::Result<Option<(PathBuf, Vec<u8>, Streams)>> {
     Ok(Some((PathBuf::from(std::ffi::OsString::from_vec(text)), settings, streams)))
 }
 
-fn send(socket: &OwnedFd, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> io::Result<()> {
+fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -225,6 +235,16 @@ fn ask(socket: &OwnedFd, order: &[u8], streams: &Streams) -> io::Result<OwnedFd>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_begins_anew_when_it_is_long() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (length, stays) in [(10, 10), (u64::try_from(MAX_LOG).unwrap() + 1, 0)] {
+            file.as_file().set_len(length).unwrap();
+            trim(file.as_fd());
+            assert_eq!(file.as_file().metadata().unwrap().len(), stays);
+        }
+    }
 
     #[test]
     fn an_order_arrives_with_its_streams_and_the_end_of_the_daemon_too() {
