@@ -43,9 +43,12 @@ fn node(schema: &Value, path: &str, root: bool, causes: &mut Vec<Cause>) {
     } else if !kind.is_empty() && !TYPES.contains(&kind) {
         causes.push(Cause::not_supported(format!("{path}.type"), kind, &TYPES));
     }
-    if int_or_string && !kind.is_empty() {
-        let detail = "must be empty if x-kubernetes-int-or-string is true";
-        causes.push(Cause::forbidden(format!("{path}.type"), detail));
+    // A type that is said besides means nothing, and is not refused: generators write one.
+    for other in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
+        if int_or_string && on(other) {
+            let detail = "must be false if x-kubernetes-int-or-string is true";
+            causes.push(Cause::invalid(format!("{path}.{other}"), true, detail));
+        }
     }
     if kind == "array" && !keywords.contains_key("items") {
         causes.push(Cause::required(format!("{path}.items"), "must be specified"));
@@ -199,6 +202,17 @@ mod tests {
                 "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                     "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}}}}}}),
                 vec![],
+            ),
+            (
+                within(json!({"type": "string", "pattern": "^[0-9]+Gi$", "x-kubernetes-int-or-string": true,
+                    "anyOf": [{"type": "integer"}, {"type": "string"}]})),
+                vec![],
+            ),
+            (
+                within(
+                    json!({"x-kubernetes-int-or-string": true, "x-kubernetes-preserve-unknown-fields": true}),
+                ),
+                vec!["s.properties[spec].x-kubernetes-preserve-unknown-fields"],
             ),
             (json!({}), vec!["s.type"]),
             (within(json!({})), vec!["s.properties[spec].type"]),

@@ -312,6 +312,7 @@ mod tests {
             "n": {"type": "integer", "minimum": 1, "maximum": 10},
             "x": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "multipleOf": 0.5},
             "port": {"x-kubernetes-int-or-string": true},
+            "size": {"type": "string", "x-kubernetes-int-or-string": true},
             "when": {"type": "string", "format": "date-time"},
             "set": {"type": "array", "x-kubernetes-list-type": "set", "maxItems": 2, "items": {"type": "string"}},
             "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
@@ -320,7 +321,7 @@ mod tests {
             "either": {"oneOf": [{"required": ["a"]}, {"required": ["b"]}], "type": "object"},
             "null": {"type": "string", "nullable": true}}}}}),
         );
-        let good = json!({"metadata": {"name": "x"}, "spec": {"name": "abc", "color": "red", "n": 1, "x": 0.5, "port": "web",
+        let good = json!({"metadata": {"name": "x"}, "spec": {"name": "abc", "color": "red", "n": 1, "x": 0.5, "port": "web", "size": 5,
             "when": "2020-01-01T00:00:00Z", "set": ["a", "b"], "map": [{"k": "a"}, {"k": "b"}], "one": {"z": 1},
             "either": {"a": 1}, "null": null}});
         assert_eq!(wrong(&schema, &good), []);

@@ -24,6 +24,8 @@ pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
         if tests_for_absence(operation, &patched) {
             continue;
         }
+        let adding = adds_in_place_of_nothing(operation, &patched);
+        let operation = adding.as_ref().unwrap_or(operation);
         json_patch::patch(&mut patched, std::slice::from_ref(operation)).map_err(|e| {
             PatchError::Inapplicable(format!(
                 "the server rejected our request due to an error in our request: {e}"
@@ -37,10 +39,25 @@ pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
 /// A test for null holds where the field is absent in an object that is there, as it does upstream.
 fn tests_for_absence(operation: &json_patch::PatchOperation, object: &Value) -> bool {
     let json_patch::PatchOperation::Test(test) = operation else { return false };
-    let Some((parent, _)) = test.path.as_str().rsplit_once('/') else { return false };
-    test.value.is_null()
-        && object.pointer(test.path.as_str()).is_none()
-        && object.pointer(parent).is_some_and(Value::is_object)
+    test.value.is_null() && is_absent_member(test.path.as_str(), object)
+}
+
+/// A replacement of a field that is absent in an object that is there adds it, as it does upstream: clients replace annotations and
+/// status without knowing whether there are any.
+fn adds_in_place_of_nothing(
+    operation: &json_patch::PatchOperation,
+    object: &Value,
+) -> Option<json_patch::PatchOperation> {
+    let json_patch::PatchOperation::Replace(replace) = operation else { return None };
+    let (path, value) = (replace.path.clone(), replace.value.clone());
+    let add = || json_patch::PatchOperation::Add(json_patch::AddOperation { path, value });
+    is_absent_member(replace.path.as_str(), object).then(add)
+}
+
+/// Whether a path leads to a field that is not there of an object that is.
+fn is_absent_member(path: &str, object: &Value) -> bool {
+    let Some((parent, _)) = path.rsplit_once('/') else { return false };
+    object.pointer(path).is_none() && object.pointer(parent).is_some_and(Value::is_object)
 }
 
 #[cfg(test)]
@@ -71,6 +88,23 @@ mod tests {
         assert!(matches!(json(&mut object, &value!([{"op": "swap"}])), Err(PatchError::Malformed(_))));
         let many = Value::Array(vec![value!({"op": "test", "path": "", "value": 1}); MAX_OPERATIONS + 1]);
         assert!(matches!(json(&mut object, &many), Err(PatchError::TooLarge(_))));
+    }
+
+    #[test]
+    fn a_replacement_of_nothing_in_an_object_adds() {
+        let replace = |path: &str| value!([{"op": "replace", "path": path, "value": {"a": "b"}}]);
+        let mut object = value!({"metadata": {"name": "x"}, "list": [1]});
+        json(&mut object, &replace("/metadata/annotations")).unwrap();
+        json(&mut object, &replace("/status")).unwrap();
+        let expected =
+            value!({"metadata": {"name": "x", "annotations": {"a": "b"}}, "list": [1], "status": {"a": "b"}});
+        assert_eq!(object, expected);
+        for path in ["/none/deeper", "/list/1", "/metadata/name/first"] {
+            assert!(matches!(json(&mut object, &replace(path)), Err(PatchError::Inapplicable(_))), "{path}");
+        }
+        let removes = value!([{"op": "remove", "path": "/metadata/labels"}]);
+        assert!(json(&mut object, &removes).is_err(), "only a replacement does");
+        assert_eq!(object, expected);
     }
 
     #[test]
