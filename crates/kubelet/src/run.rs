@@ -98,6 +98,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(listening.serve(server, stop.clone()));
+    tasks.spawn(crate::volumes::grow::run(Arc::clone(&volumes), stop.clone()));
     tasks.spawn(volumes.run(stop.clone()));
     let Some(uid) = register(&node, &stop).await else { return Ok(()) };
     let (sender, receiver) = mpsc::channel(CHANGES);

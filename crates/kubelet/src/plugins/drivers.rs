@@ -18,6 +18,8 @@ pub struct Capabilities {
     pub single_writer: bool,
     /// It applies the fsGroup itself.
     pub mount_group: bool,
+    /// It is told when a volume has become larger.
+    pub expand: bool,
 }
 
 impl Capabilities {
@@ -35,6 +37,7 @@ impl Capabilities {
             stage: has(rpc::Type::StageUnstageVolume),
             single_writer: has(rpc::Type::SingleNodeMultiWriter),
             mount_group: has(rpc::Type::VolumeMountGroup),
+            expand: has(rpc::Type::ExpandVolume),
         }
     }
 }

@@ -140,6 +140,31 @@ impl NodeCalls {
         traced(step!("NodePublishVolume", who), future).await
     }
 
+    /// NodeExpandVolume: to so many bytes, of what is mounted at `path`.
+    ///
+    /// # Errors
+    /// [`KubeletError::Csi`].
+    pub async fn expand(
+        &self,
+        who: For<'_>,
+        volume: &Resolved,
+        path: &Path,
+        stage: Option<&Path>,
+        bytes: i64,
+    ) -> Result<(), KubeletError> {
+        let request = csi::NodeExpandVolumeRequest {
+            volume_id: volume.handle.clone(),
+            volume_path: path.to_string_lossy().into_owned(),
+            capacity_range: Some(csi::CapacityRange { required_bytes: bytes, limit_bytes: 0 }),
+            staging_target_path: stage.map(|p| p.to_string_lossy().into_owned()).unwrap_or_default(),
+            volume_capability: Some(capability(volume, self.capabilities, None)),
+            ..csi::NodeExpandVolumeRequest::default()
+        };
+        let mut client = self.client.clone();
+        let future = self.call("NodeExpandVolume", &volume.handle, client.node_expand_volume(request));
+        traced(step!("NodeExpandVolume", who), future).await
+    }
+
     /// NodeUnpublishVolume.
     ///
     /// # Errors

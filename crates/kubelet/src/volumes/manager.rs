@@ -64,8 +64,8 @@ pub struct Ready {
 
 /// Keeps the volumes of all Pods.
 pub struct VolumeManager {
-    operations: Operations,
-    recorder: Arc<Recorder>,
+    pub(super) operations: Operations,
+    pub(super) recorder: Arc<Recorder>,
     wakers: Wakers,
     state: Mutex<State>,
     wake: Notify,
@@ -194,20 +194,22 @@ impl VolumeManager {
         self.lock().actual.mounts.keys().map(|key| key.uid.clone()).collect()
     }
 
-    /// The volumes of claims that are mounted as folders.
+    /// The volumes of claims that are mounted.
     #[must_use]
     pub fn mounted_claims(&self) -> Vec<MountedClaim> {
         let state = self.lock();
         let mut claims = Vec::new();
         for (uid, wanted) in &state.desired.pods {
             let Some(entry) = state.pods.get(uid) else { continue };
-            for wanted in wanted.iter().filter(|w| w.resolved.as_ref().is_some_and(|r| !r.block)) {
+            for (wanted, resolved) in wanted.iter().filter_map(|w| Some((w, w.resolved.clone()?))) {
                 let mount = wanted.key(uid).and_then(|key| state.actual.mounts.get(&key));
                 let volume = volume_of(&entry.pod, &wanted.volume).ok();
                 let claim = volume.and_then(|v| source::claim_name(&entry.pod, v));
                 if let (Some(mount), Some(claim)) = (mount.filter(|m| m.certainty == Certainty::Sure), claim)
                 {
                     claims.push(MountedClaim {
+                        pod: Arc::clone(&entry.pod),
+                        resolved,
                         uid: uid.clone(),
                         namespace: spec::namespace(&entry.pod).to_owned(),
                         claim,

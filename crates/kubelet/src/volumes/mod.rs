@@ -8,6 +8,7 @@
 //! - [`source`] which kind of volume, from the Pod's spec
 //! - [`claim`] from a claim to its PV, and the wait for its attachment
 //! - [`csi`] calls to drivers; [`stage`] and [`publish`] the steps around them
+//! - [`grow`] volumes that have become larger
 //! - [`metadata`] the files that say what a mount is, for after a restart
 //! - [`reconstruct`] what a former kubelet left, from disk and the mount table
 //! - [`local`] emptyDir, hostPath and the projected kinds; [`payload`] their files; [`atomic`] how these are written
@@ -21,6 +22,7 @@ pub mod claim;
 pub mod cleanup;
 pub mod csi;
 pub mod fsgroup;
+pub mod grow;
 pub mod local;
 pub mod manager;
 pub mod metadata;

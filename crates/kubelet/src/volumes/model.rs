@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use trine_typed::k8s_openapi::api::core::v1::Pod;
 
 use super::source::Source;
 
@@ -182,9 +185,13 @@ pub fn in_use(desired: &Desired, actual: &Actual) -> BTreeSet<String> {
     wanted.chain(there).collect()
 }
 
-/// A volume of a claim that is mounted as a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A volume of a claim that is mounted.
+#[derive(Debug, Clone, PartialEq)]
 pub struct MountedClaim {
+    /// The Pod.
+    pub pod: Arc<Pod>,
+    /// What is known of the volume.
+    pub resolved: Resolved,
     /// The Pod's UID.
     pub uid: String,
     /// Namespace of the Pod and of the claim.

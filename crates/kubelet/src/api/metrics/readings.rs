@@ -63,7 +63,7 @@ pub struct NodeReading {
 }
 
 /// A volume of a claim, and the room in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct VolumeReading {
     /// Whose it is.
     pub claim: MountedClaim,
@@ -200,7 +200,7 @@ async fn volumes(server: &Server) -> Vec<VolumeReading> {
         });
         tokio::time::timeout(VOLUMES, room).await.ok()?.ok()?
     };
-    let looks = server.volumes.mounted_claims().into_iter().map(look);
+    let looks = server.volumes.mounted_claims().into_iter().filter(|claim| !claim.resolved.block).map(look);
     futures::future::join_all(looks).await.into_iter().flatten().collect()
 }
 
