@@ -16,6 +16,7 @@
 //! - [`service_account_token`] Secrets that hold a token go with their account
 //! - [`role_aggregation`] ClusterRoles that are the sum of others
 //! - [`garbage`] what is owned goes with its owners
+//! - [`resource_claim`] claims of devices: made for Pods, given back by them
 //! - [`resource_quota`] how much of its quotas a namespace uses
 //! - [`replica_set`] a number of Pods alike: ReplicaSets and ReplicationControllers
 //! - [`deployment`] from one template to the next, without a gap
@@ -50,6 +51,7 @@ pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod replica_set;
+pub mod resource_claim;
 pub mod resource_quota;
 pub mod role_aggregation;
 pub mod service_account_token;
