@@ -17,6 +17,32 @@ pub struct Resources {
     others: BTreeMap<String, i64>,
 }
 
+/// A resource by its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Processors.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Room on the node's disk.
+    Storage,
+    /// What only some ask for.
+    Other(String),
+}
+
+impl Kind {
+    /// A resource by its name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        match name {
+            "cpu" => Self::Cpu,
+            "memory" => Self::Memory,
+            "ephemeral-storage" => Self::Storage,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
 impl From<Amounts> for Resources {
     fn from(amounts: Amounts) -> Self {
         let mut resources = Self::default();
@@ -35,6 +61,22 @@ impl From<Amounts> for Resources {
 }
 
 impl Resources {
+    /// How much there is of one.
+    #[must_use]
+    pub fn of(&self, kind: &Kind) -> i64 {
+        match kind {
+            Kind::Cpu => self.cpu,
+            Kind::Memory => self.memory,
+            Kind::Storage => self.storage,
+            Kind::Other(name) => self.others.get(name).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Takes out the resources that `which` names.
+    pub fn leave_out(&mut self, which: impl Fn(&str) -> bool) {
+        self.others.retain(|name, _| !which(name));
+    }
+
     /// Counts `other` in.
     pub fn add(&mut self, other: &Self) {
         self.change(other, i64::saturating_add);

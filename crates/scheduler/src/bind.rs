@@ -15,9 +15,7 @@ use crate::cycle::{Scheduler, SchedulerError};
 use crate::plugins::volume_binding::{Bindings, is_bound};
 use crate::pod_info::PodInfo;
 use crate::preemption::nominated_node;
-
-/// How long a Pod's volumes may take to be bound. Upstream: `bindTimeoutSeconds`.
-const BIND_TIMEOUT: Duration = Duration::from_secs(600);
+use crate::profile::{Args, scheduler_of};
 
 /// What becomes of the node that was promised to a Pod.
 #[derive(Debug, Clone)]
@@ -40,8 +38,10 @@ impl Scheduler {
     ) -> Result<(), SchedulerError> {
         self.write_volume_choices(node, bindings).await?;
         let (pod, claims) = (&pod.pod, &pod.claims);
+        let patience = self.config.profile_of(pod).map(|profile| profile.args.bind_timeout);
+        let patience = patience.unwrap_or_else(|| Args::default().bind_timeout);
         for claim in claims {
-            self.wait_bound(&pod.namespace().unwrap_or_default(), claim, node).await?;
+            self.wait_bound(&pod.namespace().unwrap_or_default(), claim, node, patience).await?;
         }
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let api = self.pods_of(pod);
@@ -53,7 +53,7 @@ impl Scheduler {
             .await
             .map_err(api_error("binding", &name))?;
         let message = format!("Successfully assigned {namespace}/{name} to {node}");
-        self.teller.tell(pod, Level::Normal, "Scheduled", message);
+        self.teller.tell(scheduler_of(pod), pod, Level::Normal, "Scheduled", message);
         Ok(())
     }
 
@@ -80,8 +80,14 @@ impl Scheduler {
         Ok(())
     }
 
-    async fn wait_bound(&self, namespace: &str, name: &str, node: &str) -> Result<(), SchedulerError> {
-        let deadline = tokio::time::Instant::now() + BIND_TIMEOUT;
+    async fn wait_bound(
+        &self,
+        namespace: &str,
+        name: &str,
+        node: &str,
+        patience: Duration,
+    ) -> Result<(), SchedulerError> {
+        let deadline = tokio::time::Instant::now() + patience;
         let mut chosen_seen = false;
         loop {
             let woken = self.claims_changed.notified();
@@ -96,7 +102,7 @@ impl Scheduler {
                 chosen_seen = chosen == Some(node);
             }
             if tokio::time::timeout_at(deadline, woken).await.is_err() {
-                return Err(SchedulerError::Volumes { claim: name.to_owned(), waited: BIND_TIMEOUT });
+                return Err(SchedulerError::Volumes { claim: name.to_owned(), waited: patience });
             }
         }
     }
@@ -131,7 +137,7 @@ impl Scheduler {
                 tracing::debug!(%error, "PodScheduled condition not written");
             }
         }
-        self.teller.tell(pod, Level::Warning, "FailedScheduling", message.to_owned());
+        self.teller.tell(scheduler_of(pod), pod, Level::Warning, "FailedScheduling", message.to_owned());
     }
 }
 

@@ -18,6 +18,8 @@ use crate::events::{Event, Plugin, node_matters};
 use crate::owners::Kind;
 use crate::pod_info::PodInfo;
 use crate::preemption::nominated_node;
+use crate::profile::plugins::Point;
+use crate::profile::{Config, Profile, scheduler_of};
 use crate::queue::Queue;
 use crate::snapshot::Snapshot;
 
@@ -68,7 +70,7 @@ pub struct Cache {
     pub snapshot: Snapshot,
     /// Who waits.
     pub queue: Queue,
-    scheduler: String,
+    profiles: Vec<Profile>,
     seats: HashMap<String, Seat>,
     /// Pods on nodes that are not known (yet, or any more).
     homeless: HashMap<String, Vec<PodInfo>>,
@@ -77,13 +79,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Of nothing, for Pods with this `schedulerName`.
+    /// Of nothing, for the Pods of the profiles.
     #[must_use]
-    pub fn new(scheduler: &str) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self {
             snapshot: Snapshot::default(),
-            queue: Queue::default(),
-            scheduler: scheduler.to_owned(),
+            queue: Queue::new(config.backoff),
+            profiles: config.profiles.clone(),
             seats: HashMap::new(),
             homeless: HashMap::new(),
             promised: HashMap::new(),
@@ -265,8 +267,9 @@ impl Cache {
     fn is_mine(&self, pod: &Pod) -> bool {
         let Some(spec) = &pod.spec else { return false };
         let gated = spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
-        let scheduler = spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
-        pod.metadata.deletion_timestamp.is_none() && scheduler == self.scheduler && !gated
+        let heeds = |profile: &Profile| profile.chosen.has(Plugin::SchedulingGates, Point::PreEnqueue);
+        let profile = self.profiles.iter().find(|profile| profile.name == scheduler_of(pod));
+        pod.metadata.deletion_timestamp.is_none() && profile.is_some_and(|profile| !(gated && heeds(profile)))
     }
 
     /// Counts a Pod as placed: it was decided for.

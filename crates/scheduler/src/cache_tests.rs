@@ -24,7 +24,7 @@ fn on(node: &str) -> Value {
 
 /// A cluster with a node of two processors.
 fn cache() -> Cache {
-    let mut cache = Cache::new("default-scheduler");
+    let mut cache = Cache::new(&Config::default());
     cache.apply([Change::Node((None, Some(node("n", "2"))))], NOW);
     cache
 }
@@ -36,8 +36,8 @@ fn tell(cache: &mut Cache, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, now: 
 /// What becomes of the next Pod of the queue; the cache is told of it.
 fn decide(cache: &mut Cache, now: Duration) -> Option<String> {
     let pod = cache.queue.next(now)?;
-    cache.snapshot.prepare(&pod);
-    let attempt = attempt(&pod, &cache.snapshot, 0);
+    cache.snapshot.prepare(&pod, &Profile::default());
+    let attempt = attempt(&pod, &cache.snapshot, &Profile::default(), 0);
     Some(match attempt.decision {
         Decision::Place { node, .. } => {
             cache.assume(&pod, &node);

@@ -20,6 +20,7 @@ use crate::framework::{Attempt, Decision, attempt};
 use crate::plugins::volume_binding::Bindings;
 use crate::pod_info::PodInfo;
 use crate::preemption::Room;
+use crate::profile::Config;
 use crate::tell::Teller;
 
 /// How often Pods that were forgotten are looked for. Upstream: 30 s.
@@ -28,19 +29,6 @@ const FLUSH: Duration = Duration::from_secs(30);
 const BINDING: usize = 64;
 /// How long decisions are made before others of this process get their turn.
 const TURN: Duration = Duration::from_millis(2);
-
-/// Settings of the scheduler.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// Only Pods with this `schedulerName` are looked at. Default `default-scheduler`.
-    pub name: String,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { name: "default-scheduler".to_owned() }
-    }
-}
 
 /// Why a Pod that was decided for could not be bound.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +127,12 @@ pub async fn run(
     );
     let (failed, failures) = mpsc::unbounded_channel();
     let scheduler = Arc::new(Scheduler {
-        teller: Teller::start(Recorder::new(client.clone(), &config.name, None)),
+        teller: Teller::start(
+            config
+                .profiles
+                .iter()
+                .map(|profile| (profile.name.clone(), Recorder::new(client.clone(), &profile.name, None))),
+        ),
         client,
         claims,
         claims_changed: Notify::new(),
@@ -147,7 +140,7 @@ pub async fn run(
         failed,
         config,
     });
-    let cache = Cache::new(&scheduler.config.name);
+    let cache = Cache::new(&scheduler.config);
     let binding = Arc::new(Semaphore::new(BINDING));
     let mut cycle = Cycle { scheduler, cache, inbox, failures, binding, begin: Instant::now(), turn: 0 };
     tokio::select! {
@@ -240,8 +233,11 @@ impl Cycle {
 
     fn decide(&mut self, pod: PodInfo, binding: OwnedSemaphorePermit) {
         self.turn = self.turn.wrapping_add(1);
-        self.cache.snapshot.prepare(&pod);
-        let Attempt { decision, rejected_by, looked_at } = attempt(&pod, &self.cache.snapshot, self.turn);
+        // Pods of other schedulers are not in the queue.
+        let Some(profile) = self.scheduler.config.profile_of(&pod.pod) else { return };
+        self.cache.snapshot.prepare(&pod, profile);
+        let Attempt { decision, rejected_by, looked_at } =
+            attempt(&pod, &self.cache.snapshot, profile, self.turn);
         let nodes = self.cache.snapshot.nodes.len().max(1);
         self.cache.snapshot.start = (self.cache.snapshot.start + looked_at) % nodes;
         let mut promised = Vec::new();

@@ -5,9 +5,15 @@ use std::collections::BTreeSet;
 
 use trine_typed::k8s_openapi::api::core::v1::Node;
 
-/// Who can keep a Pod from a node. Names as upstream's.
+/// Who has a say. Names as upstream's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plugin {
+    /// A Pod whose time has not come.
+    SchedulingGates,
+    /// Whose turn it is.
+    PrioritySort,
+    /// A Pod that names its node.
+    NodeName,
     /// The node is cordoned, or there is none.
     NodeUnschedulable,
     /// A taint.
@@ -20,12 +26,24 @@ pub enum Plugin {
     NodeResourcesFit,
     /// Volumes of a driver on one node.
     NodeVolumeLimits,
+    /// A volume that one Pod alone may use.
+    VolumeRestrictions,
     /// Claims and volumes.
     VolumeBinding,
+    /// Volumes' zones.
+    VolumeZone,
     /// Evenness.
     PodTopologySpread,
     /// Other Pods.
     InterPodAffinity,
+    /// Those of lower priority.
+    DefaultPreemption,
+    /// Evenness of resources.
+    NodeResourcesBalancedAllocation,
+    /// Images that are there.
+    ImageLocality,
+    /// The binding itself.
+    DefaultBinder,
 }
 
 /// Something that has happened.
@@ -48,6 +66,7 @@ pub enum Event {
 pub fn helps(event: Event, rejected_by: &BTreeSet<Plugin>) -> bool {
     use Plugin::{
         InterPodAffinity, NodePorts, NodeResourcesFit, NodeVolumeLimits, PodTopologySpread, VolumeBinding,
+        VolumeRestrictions, VolumeZone,
     };
     let any = |plugins: &[Plugin]| plugins.iter().any(|plugin| rejected_by.contains(plugin));
     rejected_by.is_empty()
@@ -59,11 +78,11 @@ pub fn helps(event: Event, rejected_by: &BTreeSet<Plugin>) -> bool {
                 NodeVolumeLimits,
                 PodTopologySpread,
                 InterPodAffinity,
-                // A volume that one Pod alone may use.
+                VolumeRestrictions,
                 VolumeBinding,
             ]),
             Event::PlacedPodIs => any(&[PodTopologySpread, InterPodAffinity]),
-            Event::Storage => any(&[VolumeBinding, NodeVolumeLimits]),
+            Event::Storage => any(&[VolumeBinding, NodeVolumeLimits, VolumeRestrictions, VolumeZone]),
             Event::Namespace => any(&[InterPodAffinity]),
         }
 }

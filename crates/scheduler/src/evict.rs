@@ -9,12 +9,13 @@ use trine_typed::kube::{Error, ResourceExt};
 use crate::cycle::Scheduler;
 use crate::pod_info::PodInfo;
 use crate::preemption::{REASON, Room, nominated_node, priority};
+use crate::profile::scheduler_of;
 
 impl Scheduler {
     /// Removes the victims; those to whom the node was `promised` before, and who matter less, have to look for another.
     /// False if not all victims could be removed.
     pub(crate) async fn make_room(&self, pod: &Pod, room: &Room, promised: &[PodInfo]) -> bool {
-        let message = format!("{}: preempting to accommodate a higher priority pod", self.config.name);
+        let message = format!("{}: preempting to accommodate a higher priority pod", scheduler_of(pod));
         let mut made = true;
         for victim in &room.victims {
             if victim.metadata.deletion_timestamp.is_some() {
@@ -24,7 +25,7 @@ impl Scheduler {
                 Ok(()) => {
                     let by =
                         format!("Preempted by pod {} on node {}", pod.uid().unwrap_or_default(), room.node);
-                    self.teller.tell(victim, Level::Normal, "Preempted", by);
+                    self.teller.tell(scheduler_of(pod), victim, Level::Normal, "Preempted", by);
                 }
                 Err(Error::Api(status)) if status.code == 404 || status.code == 409 => {}
                 Err(error) => {

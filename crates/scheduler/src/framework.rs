@@ -7,10 +7,12 @@ use crate::events::Plugin;
 use crate::plugins::volume_binding::{self, Bindings};
 use crate::plugins::{
     inter_pod_affinity, node_affinity, node_ports, node_resources_fit, node_unschedulable,
-    node_volume_limits, pod_topology_spread, taint_toleration,
+    node_volume_limits, pod_topology_spread, taint_toleration, volume_restrictions, volume_zone,
 };
 use crate::pod_info::PodInfo;
 use crate::preemption::{self, Room, nominated_node};
+use crate::profile::Profile;
+use crate::profile::plugins::Point;
 use crate::scoring;
 use crate::snapshot::{NodeInfo, Snapshot};
 
@@ -66,16 +68,20 @@ pub struct Attempt {
     pub looked_at: usize,
 }
 
-/// How many nodes that fit are enough for a choice. Upstream: `numFeasibleNodesToFind` without `percentageOfNodesToScore`.
+/// How many nodes that fit are enough for a choice, of so many; `percentage` 0: the fewer, the more there are. Upstream:
+/// `numFeasibleNodesToFind`.
 #[must_use]
-pub fn enough(nodes: usize) -> usize {
-    let share = 50_usize.saturating_sub(nodes / 125).max(5);
+pub fn enough(nodes: usize, percentage: usize) -> usize {
+    let share = match percentage {
+        0 => 50_usize.saturating_sub(nodes / 125).max(5),
+        share => share,
+    };
     (nodes * share / 100).max(nodes.min(100))
 }
 
 /// Decides for one Pod. Of nodes with the same score the one with the fewest Pods wins, then `tie` turns.
 #[must_use]
-pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, tie: usize) -> Attempt {
+pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, profile: &Profile, tie: usize) -> Attempt {
     let nowhere = |message: String, by: Plugin| Attempt {
         decision: Decision::Nowhere(message),
         rejected_by: [by].into(),
@@ -87,6 +93,7 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, tie: usize) -> Attempt {
     let total = snapshot.nodes.len();
     let volumes = match volume_binding::pre_filter(pod, snapshot) {
         Ok(volumes) => volumes,
+        Err(_) if !profile.chosen.filters(Plugin::VolumeBinding) => volume_binding::PodVolumes::default(),
         Err(rejection) => {
             let message = format!(
                 "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {total} \
@@ -96,11 +103,15 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, tie: usize) -> Attempt {
             return nowhere(message, Plugin::VolumeBinding);
         }
     };
+    let exclusive = volume_restrictions::exclusive(pod, snapshot);
     let state = CycleState {
+        profile,
         volumes,
         csi_volumes: node_volume_limits::volumes_by_driver(pod, snapshot),
-        affinity: inter_pod_affinity::State::of(pod, snapshot),
-        spread: pod_topology_spread::State::of(pod, snapshot),
+        users_of_exclusive: volume_restrictions::users(&exclusive, pod, snapshot),
+        exclusive,
+        affinity: inter_pod_affinity::State::of(pod, snapshot, &profile.args),
+        spread: pod_topology_spread::State::of(pod, snapshot, profile.args.spread.as_deref()),
     };
     let tried = |node| (node, filter(pod, &snapshot.for_pod(pod, node), snapshot, &state));
     // Others have made room there.
@@ -110,7 +121,9 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, tie: usize) -> Attempt {
         return Attempt { decision, rejected_by: BTreeSet::new(), looked_at: 0 };
     }
     let (mut feasible, mut rejected) = (Vec::new(), Vec::new());
-    let enough = enough(total);
+    // Nothing is compared: the first one is as good as any.
+    let nobody_scores = Plugin::DEFAULT.iter().all(|(plugin, ..)| profile.chosen.weight(*plugin).is_none());
+    let enough = if nobody_scores { 1 } else { enough(total, profile.percentage_of_nodes_to_score) };
     for (node, outcome) in snapshot.nodes.from(snapshot.start).map(tried) {
         match outcome {
             Ok(bindings) => feasible.push((node, bindings)),
@@ -133,7 +146,7 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, tie: usize) -> Attempt {
 fn best(
     pod: &PodInfo,
     snapshot: &Snapshot,
-    state: &CycleState,
+    state: &CycleState<'_>,
     mut feasible: Vec<(&NodeInfo, Bindings)>,
     tie: usize,
 ) -> Option<Decision> {
@@ -152,10 +165,14 @@ fn best(
 }
 
 /// What is known about a Pod before nodes are looked at.
-pub struct CycleState {
+pub struct CycleState<'a> {
+    pub(crate) profile: &'a Profile,
     volumes: volume_binding::PodVolumes,
     /// Its volumes that are bound, by driver and handle.
     csi_volumes: Vec<(String, String)>,
+    /// The claims that it wants to be alone with, and how many Pods use one of them.
+    exclusive: BTreeSet<&'a str>,
+    users_of_exclusive: usize,
     pub(crate) affinity: inter_pod_affinity::State,
     pub(crate) spread: pod_topology_spread::State,
 }
@@ -170,12 +187,15 @@ struct Rejections {
 fn without_place(
     pod: &PodInfo,
     snapshot: &Snapshot,
-    state: &CycleState,
+    state: &CycleState<'_>,
     rejected: &[(&NodeInfo, Rejections)],
 ) -> Decision {
     let total = rejected.len();
     let reasons = rejected.iter().flat_map(|(_, rejections)| &rejections.reasons).map(|r| r.reason.as_str());
     let mut message = format!("0/{total} nodes are available: {}.", counted(reasons));
+    if !state.profile.chosen.has(Plugin::DefaultPreemption, Point::PostFilter) {
+        return Decision::Nowhere(message);
+    }
     if let Some(why) = preemption::forbidden(&pod.pod, snapshot) {
         message += &format!(" preemption: {why}");
         return match nominated_node(&pod.pod) {
@@ -187,7 +207,8 @@ fn without_place(
         rejected.iter().partition(|(_, rejections)| rejections.reasons.iter().any(|r| r.lasting));
     let nodes = hopeful.iter().map(|(node, _)| *node);
     let budgets: Vec<_> = snapshot.budgets.values().map(AsRef::as_ref).collect();
-    let room = preemption::make_room(&pod.pod, nodes, &budgets, preemption::candidates(total), |node| {
+    let candidates = preemption::candidates(total, &state.profile.args);
+    let room = preemption::make_room(&pod.pod, nodes, &budgets, candidates, |node| {
         let fits = filter(pod, &snapshot.for_pod(pod, node), snapshot, state);
         fits.map(drop).map_err(|rejections| rejections.reasons.into_iter().map(|r| r.reason).collect())
     });
@@ -205,20 +226,35 @@ fn filter(
     pod: &PodInfo,
     node: &NodeInfo,
     snapshot: &Snapshot,
-    state: &CycleState,
+    state: &CycleState<'_>,
 ) -> Result<Bindings, Rejections> {
-    let by = |by: Plugin| move |rejection| Rejections { by, reasons: vec![rejection] };
-    node_unschedulable::filter(&pod.pod, node).map_err(by(Plugin::NodeUnschedulable))?;
-    taint_toleration::filter(&pod.pod, node).map_err(by(Plugin::TaintToleration))?;
-    node_affinity::filter(&pod.pod, node).map_err(by(Plugin::NodeAffinity))?;
-    node_ports::filter(pod, node).map_err(by(Plugin::NodePorts))?;
-    let short = |reasons| Rejections { by: Plugin::NodeResourcesFit, reasons };
-    node_resources_fit::filter(pod, node).map_err(short)?;
-    node_volume_limits::filter(&state.csi_volumes, node, snapshot).map_err(by(Plugin::NodeVolumeLimits))?;
-    let bindings =
-        volume_binding::filter(&state.volumes, node, snapshot).map_err(by(Plugin::VolumeBinding))?;
-    state.spread.filter(pod, node, snapshot).map_err(by(Plugin::PodTopologySpread))?;
-    state.affinity.filter(pod, node, snapshot).map_err(by(Plugin::InterPodAffinity))?;
+    let (chosen, args) = (&state.profile.chosen, &state.profile.args);
+    let check = |by: Plugin, filter: &dyn Fn() -> Result<(), Rejection>| {
+        if !chosen.filters(by) {
+            return Ok(());
+        }
+        filter().map_err(|rejection| Rejections { by, reasons: vec![rejection] })
+    };
+    check(Plugin::NodeUnschedulable, &|| node_unschedulable::filter(&pod.pod, node))?;
+    check(Plugin::TaintToleration, &|| taint_toleration::filter(&pod.pod, node))?;
+    check(Plugin::NodeAffinity, &|| node_affinity::filter(&pod.pod, node, args.added_affinity.as_ref()))?;
+    check(Plugin::NodePorts, &|| node_ports::filter(pod, node))?;
+    if chosen.filters(Plugin::NodeResourcesFit) {
+        let short = |reasons| Rejections { by: Plugin::NodeResourcesFit, reasons };
+        node_resources_fit::filter(pod, node, &args.ignored).map_err(short)?;
+    }
+    check(Plugin::VolumeRestrictions, &|| {
+        volume_restrictions::filter(&state.exclusive, state.users_of_exclusive, pod, node, snapshot)
+    })?;
+    check(Plugin::NodeVolumeLimits, &|| node_volume_limits::filter(&state.csi_volumes, node, snapshot))?;
+    let mut bindings = Bindings::default();
+    if chosen.filters(Plugin::VolumeBinding) {
+        let unbound = |rejection| Rejections { by: Plugin::VolumeBinding, reasons: vec![rejection] };
+        bindings = volume_binding::filter(&state.volumes, node, snapshot).map_err(unbound)?;
+    }
+    check(Plugin::VolumeZone, &|| volume_zone::filter(state.volumes.bound(), node))?;
+    check(Plugin::PodTopologySpread, &|| state.spread.filter(pod, node, snapshot))?;
+    check(Plugin::InterPodAffinity, &|| state.affinity.filter(pod, node, snapshot))?;
     Ok(bindings)
 }
 
@@ -240,7 +276,7 @@ pub fn decide(
     snapshot: &Snapshot,
     tie: usize,
 ) -> Decision {
-    attempt(&std::sync::Arc::new(pod.clone()).into(), snapshot, tie).decision
+    attempt(&std::sync::Arc::new(pod.clone()).into(), snapshot, &Profile::default(), tie).decision
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::nodes::{NodeInfo, Nodes};
-use crate::plugins::inter_pod_affinity::HARD_WEIGHT;
 use crate::pod_info::PodInfo;
 use crate::terms::{Namespaces, Question, Term, Wishes};
 
@@ -89,6 +88,8 @@ struct Answer {
 pub enum Holds {
     /// It does not want those that the term selects.
     Apart,
+    /// It needs them near.
+    Needs,
     /// It likes them so much; less than 0: dislikes.
     Likes(i64),
 }
@@ -253,7 +254,7 @@ impl Index {
 /// Each term of a Pod that has a meaning for others, once it is placed.
 pub fn held_terms(wishes: &Wishes) -> impl Iterator<Item = (&Term, Holds)> {
     let apart = wishes.apart.iter().map(|term| (term, Holds::Apart));
-    let near = wishes.near.iter().map(|term| (term, Holds::Likes(HARD_WEIGHT)));
+    let near = wishes.near.iter().map(|term| (term, Holds::Needs));
     let preferred = wishes.preferred.iter().map(|(term, weight)| (term, Holds::Likes(*weight)));
     apart.chain(near).chain(preferred)
 }

@@ -3,6 +3,7 @@ use trine_typed::k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::*;
 use crate::plugins::{inter_pod_affinity, pod_topology_spread};
+use crate::profile::Profile;
 use crate::snapshot::Snapshot;
 
 fn node(name: usize, zone: usize) -> Arc<Node> {
@@ -57,8 +58,8 @@ impl Numbers {
 
 /// What filters and scores say of all nodes.
 fn verdicts(pod: &PodInfo, s: &Snapshot) -> Vec<String> {
-    let affinity = inter_pod_affinity::State::of(pod, s);
-    let spread = pod_topology_spread::State::of(pod, s);
+    let affinity = inter_pod_affinity::State::of(pod, s, &Profile::default().args);
+    let spread = pod_topology_spread::State::of(pod, s, None);
     let verdict = |node: &NodeInfo| {
         let filters = (affinity.filter(pod, node, s), spread.filter(pod, node, s));
         format!("{} {filters:?} {} {:?}", node.name(), affinity.score(node), spread.crowd(node))
@@ -97,7 +98,7 @@ fn counts_that_are_kept_are_those_that_a_look_at_all_pods_finds() {
                 }
             }
             let asking = pod(1000 + step, numbers.below(6));
-            kept.prepare(&asking);
+            kept.prepare(&asking, &Profile::default());
             let mut anew = Snapshot { namespaces: kept.namespaces.clone(), ..Snapshot::default() };
             for node in kept.nodes.values() {
                 anew.put_node(Arc::clone(&node.node));

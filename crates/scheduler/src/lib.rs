@@ -6,7 +6,7 @@
 //! - [`index`] counts that are kept, so that no decision goes over all Pods
 //! - [`framework`] the filters of all plugins, and the sentence that says why no node fits
 //! - [`scoring`] the best of those that fit
-//! - [`plugins`] one file each
+//! - [`plugins`] one file each; [`profile`] which of them have a say for whom, and how they are set
 //! - [`preemption`] who makes room for a Pod of higher priority, `evict` and how
 //! - [`queue`] whose turn it is, and when one that did not fit is tried again; [`events`] what can help it
 //! - [`cycle`] watches and decides; `bind` what is written then, `tell` what is told
@@ -24,10 +24,12 @@ pub mod owners;
 pub mod plugins;
 pub mod pod_info;
 pub mod preemption;
+pub mod profile;
 pub mod queue;
 pub mod scoring;
 pub mod snapshot;
 mod tell;
 pub mod terms;
 
-pub use cycle::{Config, SchedulerError, run};
+pub use cycle::{SchedulerError, run};
+pub use profile::{Config, ConfigurationError};

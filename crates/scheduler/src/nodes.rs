@@ -22,6 +22,8 @@ pub struct NodeInfo {
     pub pods: Vec<PodInfo>,
     /// Sum of the requests of `pods`.
     pub requested: Resources,
+    /// The same where nodes are compared.
+    pub scored: Resources,
     /// What the node has to give.
     pub allocatable: Resources,
     /// How many Pods want ports of the node.
@@ -34,21 +36,25 @@ impl NodeInfo {
     #[must_use]
     pub fn new(node: Arc<Node>) -> Self {
         let allocatable = allocatable(&node).into();
-        Self { node, pods: Vec::new(), requested: Resources::default(), allocatable, with_ports: 0, slot: 0 }
+        Self::holding_nothing(node, allocatable, 0)
     }
 
     /// This node without its Pods.
     #[must_use]
     pub fn emptied(&self) -> Self {
-        let (node, allocatable) = (Arc::clone(&self.node), self.allocatable.clone());
-        let (pods, requested) = (Vec::new(), Resources::default());
-        Self { node, pods, requested, allocatable, with_ports: 0, slot: self.slot }
+        Self::holding_nothing(Arc::clone(&self.node), self.allocatable.clone(), self.slot)
+    }
+
+    fn holding_nothing(node: Arc<Node>, allocatable: Resources, slot: usize) -> Self {
+        let (requested, scored) = (Resources::default(), Resources::default());
+        Self { node, pods: Vec::new(), requested, scored, allocatable, with_ports: 0, slot }
     }
 
     /// Places `pod` here.
     pub fn add(&mut self, pod: impl Into<PodInfo>) {
         let pod = pod.into();
         self.requested.add(&pod.requests);
+        self.scored.add(&pod.scored);
         self.with_ports += usize::from(!pod.ports.is_empty());
         self.pods.push(pod);
     }
@@ -58,6 +64,7 @@ impl NodeInfo {
         let at = self.pods.iter().position(|pod| pod.uid() == uid)?;
         let pod = self.pods.remove(at);
         self.requested.subtract(&pod.requests);
+        self.scored.subtract(&pod.scored);
         self.with_ports -= usize::from(!pod.ports.is_empty());
         Some(pod)
     }

@@ -3,12 +3,15 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use trine_typed::demand::{HostPort, host_ports, requests};
+use trine_typed::demand::{HostPort, host_ports, requests, requests_at_least};
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::pods::claim_names;
 
 use crate::amounts::Resources;
 use crate::terms::Wishes;
+
+/// What a container counts for that does not ask for it, in thousandths. Upstream: `DefaultMilliCPURequest`, `DefaultMemoryRequest`.
+const SCORED: &[(&str, i128)] = &[("cpu", 100), ("memory", (200 << 20) * 1000)];
 
 /// A Pod and its facts.
 #[derive(Debug, Clone)]
@@ -23,6 +26,8 @@ pub struct PodInfo {
 pub struct Facts {
     /// What it asks for.
     pub requests: Resources,
+    /// What it counts for where nodes are compared: something of processor and memory in any case.
+    pub scored: Resources,
     /// The ports of its node that it wants.
     pub ports: Vec<HostPort>,
     /// The claims that it uses.
@@ -43,6 +48,7 @@ impl From<Arc<Pod>> for PodInfo {
     fn from(pod: Arc<Pod>) -> Self {
         let facts = Facts {
             requests: requests(&pod).into(),
+            scored: requests_at_least(&pod, SCORED).into(),
             ports: host_ports(&pod),
             claims: claim_names(&pod),
             wishes: Wishes::of(&pod),

@@ -11,6 +11,7 @@ use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::placement::labels_match;
 
 use crate::pod_info::PodInfo;
+use crate::profile::Args;
 use crate::snapshot::{NodeInfo, Snapshot};
 
 /// Why a Pod on its way out goes, in its `DisruptionTarget` condition.
@@ -59,10 +60,10 @@ pub fn priority(pod: &Pod) -> i32 {
 }
 
 /// On how many nodes that can make room the least painful is looked for, of so many nodes. Upstream:
-/// `minCandidateNodesPercentage`, `minCandidateNodesAbsolute`.
+/// `calculateNumCandidates`.
 #[must_use]
-pub fn candidates(nodes: usize) -> usize {
-    (nodes / 10).max(100)
+pub fn candidates(nodes: usize, args: &Args) -> usize {
+    (nodes * args.candidates_percentage / 100).max(args.candidates_absolute)
 }
 
 /// Makes room on the best of the first `candidates` of `nodes` that can make some; `fits` says whether the Pod fits on a node as it would be then, or else why not.

@@ -8,11 +8,8 @@ use std::time::Duration;
 use crate::events::{Event, Plugin, helps};
 use crate::pod_info::PodInfo;
 use crate::preemption::priority;
+use crate::profile::Backoff;
 
-/// First back-off; doubles with each attempt. Upstream: `podInitialBackoffSeconds`.
-pub const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// Longest back-off. Upstream: `podMaxBackoffSeconds`.
-pub const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// After which time a Pod that nothing has helped is tried again all the same. Upstream: 5 min, looked at every 30 s.
 pub const FORGOTTEN: Duration = Duration::from_secs(300);
 
@@ -55,9 +52,16 @@ pub struct Queue {
     backing_off: BTreeSet<(Duration, String)>,
     aside: BTreeSet<String>,
     numbers: u64,
+    backoff: Backoff,
 }
 
 impl Queue {
+    /// An empty one.
+    #[must_use]
+    pub fn new(backoff: Backoff) -> Self {
+        Self { backoff, ..Self::default() }
+    }
+
     /// A Pod waits, or one that waits has changed. What it asks for may be other than before: it need not wait for an event.
     pub fn put(&mut self, pod: PodInfo, now: Duration) {
         let uid = pod.uid().to_owned();
@@ -94,7 +98,7 @@ impl Queue {
     /// A Pod had no place: these have kept it from nodes.
     pub fn set_aside(&mut self, uid: &str, rejected_by: BTreeSet<Plugin>, now: Duration) {
         if let Some(mut entry) = self.lift(uid) {
-            entry.tried(now);
+            entry.tried(now, self.backoff);
             entry.place = Where::Aside(now, rejected_by);
             self.lay(uid.to_owned(), entry);
         }
@@ -103,7 +107,7 @@ impl Queue {
     /// Something went wrong: the Pod is tried again after its back-off, whatever happens.
     pub fn put_back(&mut self, uid: &str, now: Duration) {
         if let Some(mut entry) = self.lift(uid) {
-            entry.tried(now);
+            entry.tried(now, self.backoff);
             self.wake(uid.to_owned(), entry, now);
         }
     }
@@ -192,8 +196,8 @@ impl Queue {
 }
 
 impl Entry {
-    fn tried(&mut self, now: Duration) {
-        self.rested = now + INITIAL_BACKOFF.saturating_mul(1 << self.attempts.min(8)).min(MAX_BACKOFF);
+    fn tried(&mut self, now: Duration, backoff: Backoff) {
+        self.rested = now + backoff.after(self.attempts);
         self.attempts += 1;
     }
 }

@@ -1,29 +1,46 @@
-//! Which of the nodes that fit is the best: each plugin's score from 0 to 100, weighted as upstream's default profile does.
+//! Which of the nodes that fit is the best: each plugin's score from 0 to 100, weighted as the profile says.
 
 use crate::framework::CycleState;
-use crate::plugins::{
-    image_locality, node_affinity, node_resources_balanced_allocation, node_resources_fit, taint_toleration,
-};
+use crate::plugins::{allocation, image_locality, node_affinity, taint_toleration};
 use crate::pod_info::PodInfo;
+use crate::profile::Plugin;
 use crate::snapshot::{NodeInfo, Snapshot};
 
 /// The scores of nodes, in their order.
 #[must_use]
-pub fn scores(pod: &PodInfo, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &CycleState) -> Vec<i64> {
+pub fn scores(pod: &PodInfo, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &CycleState<'_>) -> Vec<i64> {
+    let (chosen, args) = (&state.profile.chosen, &state.profile.args);
     let each = |score: &dyn Fn(&NodeInfo) -> i64| nodes.iter().map(|node| score(node)).collect::<Vec<i64>>();
-    let images = image_locality::State::of(&pod.pod, snapshot);
-    let crowds: Vec<Option<f64>> = nodes.iter().map(|node| state.spread.crowd(node)).collect();
-    let weighted: [(i64, Vec<i64>); 7] = [
-        (3, fewest_best(&each(&|node| taint_toleration::dislikes(&pod.pod, node)))),
-        (2, share_of_most(&each(&|node| node_affinity::score(&pod.pod, node)))),
-        (2, spread(&crowds)),
-        (2, between(&each(&|node| state.affinity.score(node)))),
-        (1, each(&|node| node_resources_fit::score(pod, node))),
-        (1, each(&|node| node_resources_balanced_allocation::score(pod, node))),
-        (1, each(&|node| images.score(node))),
-    ];
-    let sum = |at: usize| weighted.iter().map(|(weight, scores)| weight * scores[at]).sum();
-    (0..nodes.len()).map(sum).collect()
+    let mut sums = vec![0; nodes.len()];
+    for (plugin, ..) in Plugin::DEFAULT {
+        let Some(weight) = chosen.weight(*plugin) else { continue };
+        let scores = match plugin {
+            Plugin::TaintToleration => fewest_best(&each(&|node| taint_toleration::dislikes(&pod.pod, node))),
+            Plugin::NodeAffinity => {
+                let added = args.added_affinity.as_ref();
+                share_of_most(&each(&|node| node_affinity::score(&pod.pod, node, added)))
+            }
+            Plugin::PodTopologySpread => {
+                spread(&nodes.iter().map(|node| state.spread.crowd(node)).collect::<Vec<_>>())
+            }
+            Plugin::InterPodAffinity => between(&each(&|node| state.affinity.score(node))),
+            Plugin::NodeResourcesFit => {
+                each(&|node| allocation::score(&args.strategy, &args.shares, pod, node))
+            }
+            Plugin::NodeResourcesBalancedAllocation => {
+                each(&|node| allocation::evenness(&args.balanced, pod, node))
+            }
+            Plugin::ImageLocality => {
+                let images = image_locality::State::of(&pod.pod, snapshot);
+                each(&|node| images.score(node))
+            }
+            _ => continue,
+        };
+        for (sum, score) in sums.iter_mut().zip(scores) {
+            *sum += weight * score;
+        }
+    }
+    sums
 }
 
 /// The most is 100.

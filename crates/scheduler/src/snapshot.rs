@@ -16,6 +16,7 @@ use crate::owners::Owners;
 use crate::plugins::pod_topology_spread;
 use crate::pod_info::PodInfo;
 use crate::preemption::priority;
+use crate::profile::Profile;
 use crate::terms::Namespaces;
 
 pub use crate::nodes::{NodeInfo, Nodes};
@@ -125,8 +126,8 @@ impl Snapshot {
     }
 
     /// Keeps the counts that a decision about this Pod asks for. Without it they are counted anew each time.
-    pub fn prepare(&mut self, pod: &PodInfo) {
-        let spread = pod_topology_spread::asked(pod, &self.owners);
+    pub fn prepare(&mut self, pod: &PodInfo, profile: &Profile) {
+        let spread = pod_topology_spread::asked(pod, &self.owners, profile.args.spread.as_deref());
         let terms = pod.wishes.near.iter().chain(&pod.wishes.apart);
         let terms: Vec<_> = terms.chain(pod.wishes.preferred.iter().map(|(term, _)| term)).collect();
         let keys = spread.iter().map(|(key, _)| key).chain(terms.iter().map(|term| &term.topology_key));

@@ -24,15 +24,28 @@ pub fn allocatable(node: &Node) -> Amounts {
 /// peak of its init containers, plus overhead; and one of `pods`. Upstream: `resourcehelper.PodRequests`.
 #[must_use]
 pub fn requests(pod: &Pod) -> Amounts {
+    requests_at_least(pod, &[])
+}
+
+/// The same, where a container that says nothing of a resource asks for so much of it, in thousandths.
+#[must_use]
+pub fn requests_at_least(pod: &Pod, least: &[(&str, i128)]) -> Amounts {
     let Some(spec) = &pod.spec else { return Amounts::new() };
+    let wanted = |container: &Container| {
+        let mut wanted = container_requests(container);
+        for (name, amount) in least {
+            wanted.entry((*name).to_owned()).or_insert(*amount);
+        }
+        wanted
+    };
     let mut total = Amounts::new();
     for container in &spec.containers {
-        add(&mut total, &container_requests(container));
+        add(&mut total, &wanted(container));
     }
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
     for container in spec.init_containers.iter().flatten() {
-        let wanted = container_requests(container);
+        let wanted = wanted(container);
         if container.restart_policy.as_deref() == Some("Always") {
             add(&mut sidecars, &wanted);
             larger(&mut peak, &sidecars);
@@ -115,6 +128,16 @@ mod tests {
             {"name": "sidecar", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
             {"name": "init", "resources": {"requests": {"cpu": "2"}}}]}));
         assert_eq!((requests(&p)["cpu"], requests(&p)["pods"]), (2100, 1000));
+    }
+
+    #[test]
+    fn what_a_container_does_not_say_may_count_for_something() {
+        let p = pod(
+            json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": "0"}}}, {"name": "b"}]}),
+        );
+        let counted = requests_at_least(&p, &[("cpu", 100), ("memory", 7)]);
+        assert_eq!((counted["cpu"], counted["memory"]), (100, 14));
+        assert!(!requests(&p).contains_key("memory"));
     }
 
     #[test]

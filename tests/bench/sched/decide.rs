@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trine_scheduler::cache::{Cache, Change};
 use trine_scheduler::framework::{Decision, attempt};
+use trine_scheduler::profile::{Config, Profile};
 use trine_typed::k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::Size;
@@ -16,7 +17,8 @@ const NOW: Duration = Duration::ZERO;
 
 /// Decides for as many Pods of a kind as are measured with the server, too.
 pub fn run(size: &Size, kind: Kind, pods: u32) -> anyhow::Result<Row> {
-    let mut cache = Cache::new("default-scheduler");
+    let profile = Profile::default();
+    let mut cache = Cache::new(&Config::default());
     for n in 0..size.nodes {
         let name = format!("n{n:05}");
         let labels =
@@ -36,8 +38,8 @@ pub fn run(size: &Size, kind: Kind, pods: u32) -> anyhow::Result<Row> {
     let since = Instant::now();
     while let Some(pod) = cache.queue.next(NOW) {
         turn += 1;
-        cache.snapshot.prepare(&pod);
-        let attempt = attempt(&pod, &cache.snapshot, turn);
+        cache.snapshot.prepare(&pod, &profile);
+        let attempt = attempt(&pod, &cache.snapshot, &profile, turn);
         let nodes = cache.snapshot.nodes.len().max(1);
         cache.snapshot.start = (cache.snapshot.start + attempt.looked_at) % nodes;
         match attempt.decision {

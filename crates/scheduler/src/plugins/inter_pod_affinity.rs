@@ -7,11 +7,9 @@ use std::sync::Arc;
 use crate::framework::Rejection;
 use crate::index::{Holds, NOWHERE, Places};
 use crate::pod_info::PodInfo;
+use crate::profile::Args;
 use crate::snapshot::{NodeInfo, Snapshot};
 use crate::terms::{Question, Term};
-
-/// What a required affinity of a Pod that is there counts for one that comes. Upstream: `hardPodAffinityWeight`.
-pub const HARD_WEIGHT: i64 = 1;
 
 /// How many Pods there are by place.
 #[derive(Debug, Clone)]
@@ -68,8 +66,10 @@ pub struct State {
 impl State {
     /// Looks up the counts.
     #[must_use]
-    pub fn of(pod: &PodInfo, snapshot: &Snapshot) -> Self {
+    pub fn of(pod: &PodInfo, snapshot: &Snapshot, args: &Args) -> Self {
         let wishes = &pod.wishes;
+        // Of what those like that are there nothing counts, if that is so wanted, for one that likes nothing.
+        let heeds = args.heeds_existing || !wishes.preferred.is_empty();
         let selects_itself =
             wishes.near.iter().all(|term| term.question.counts(&pod.pod, &snapshot.namespaces));
         let near: Vec<Count> = wishes
@@ -90,9 +90,16 @@ impl State {
             }
             let places = snapshot.index.places(&held.term.topology_key, &snapshot.nodes);
             let count = Count { sums: places.sums(&held.by_slot), places };
-            match held.holds {
-                Holds::Apart => add(&mut unwilling, &held.term.topology_key, &count, 1),
-                Holds::Likes(weight) => add(&mut liked, &held.term.topology_key, &count, weight),
+            let weight = match held.holds {
+                Holds::Apart => {
+                    add(&mut unwilling, &held.term.topology_key, &count, 1);
+                    continue;
+                }
+                Holds::Needs => args.hard_affinity_weight,
+                Holds::Likes(weight) => weight,
+            };
+            if heeds && weight != 0 {
+                add(&mut liked, &held.term.topology_key, &count, weight);
             }
         }
         Self { unwilling, near, near_anywhere, apart, liked, selects_itself }

@@ -41,7 +41,7 @@ fn apart(term: &Value) -> Value {
 /// The nodes that fit, and the reasons of the others.
 fn fits(pod: &Arc<Pod>, snapshot: &Snapshot) -> (Vec<String>, Vec<Rejection>) {
     let pod = &info(pod);
-    let state = State::of(pod, snapshot);
+    let state = State::of(pod, snapshot, &Args::default());
     let (mut fit, mut rejected) = (Vec::new(), Vec::new());
     for node in snapshot.nodes.values() {
         match state.filter(pod, node, snapshot) {
@@ -92,11 +92,11 @@ fn a_node_is_judged_as_it_would_be_without_some_of_its_pods() {
     s.place([pod("web", "a1", "d", json!(null))]);
     let emptied = s.nodes["a1"].emptied();
     let apart = pod("new", "", "d", apart(&term("web", "zone")));
-    let state = State::of(&info(&apart), &s);
+    let state = State::of(&info(&apart), &s, &Args::default());
     assert!(state.filter(&info(&apart), &s.nodes["a1"], &s).is_err());
     assert!(state.filter(&info(&apart), &emptied, &s).is_ok());
     let near = pod("new", "", "d", near(&term("web", "zone")));
-    let state = State::of(&info(&near), &s);
+    let state = State::of(&info(&near), &s, &Args::default());
     assert!(state.filter(&info(&near), &s.nodes["a1"], &s).is_ok());
     assert!(state.filter(&info(&near), &emptied, &s).is_err());
 }
@@ -112,7 +112,32 @@ fn what_is_preferred_by_either_side_counts() {
         pod("web", "a1", "d", near(&term("new", "zone"))),
         pod("db", "b1", "d", weighted("podAntiAffinity", "new", 7)),
     ]);
-    let state = State::of(&info(&pod("new", "", "d", weighted("podAffinity", "web", 10))), &s);
+    let state =
+        State::of(&info(&pod("new", "", "d", weighted("podAffinity", "web", 10))), &s, &Args::default());
     let scores: Vec<i64> = s.nodes.values().map(|node| state.score(node)).collect();
     assert_eq!(scores, [11, 11, -7]);
+}
+
+#[test]
+fn what_is_required_by_those_that_are_there_counts_as_the_profile_says() {
+    let mut s = cluster();
+    let liking = |app: &str| {
+        json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 10, "podAffinityTerm": term(app, "zone")}]}})
+    };
+    s.place([pod("web", "a1", "d", near(&term("new", "zone"))), pod("db", "b1", "d", liking("new"))]);
+    let scores = |args: &Args, affinity: Value| {
+        let state = State::of(&info(&pod("new", "", "d", affinity)), &s, args);
+        s.nodes.values().map(|node| state.score(node)).collect::<Vec<i64>>()
+    };
+    let with = |weight: i64, heeds_existing: bool| Args {
+        hard_affinity_weight: weight,
+        heeds_existing,
+        ..Args::default()
+    };
+    assert_eq!(scores(&with(1, true), json!(null)), [1, 1, 10]);
+    assert_eq!(scores(&with(50, true), json!(null)), [50, 50, 10]);
+    assert_eq!(scores(&with(0, true), json!(null)), [0, 0, 10]);
+    assert_eq!(scores(&with(50, false), json!(null)), [0, 0, 0], "it likes nothing");
+    assert_eq!(scores(&with(50, false), liking("web")), [60, 60, 10], "it likes something");
 }

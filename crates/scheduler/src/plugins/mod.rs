@@ -1,16 +1,18 @@
-//! The plugins, one file each, named as upstream's.
+//! The plugins, one file each, named as upstream's; `allocation` is how NodeResourcesFit and NodeResourcesBalancedAllocation score.
 
+pub mod allocation;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
 pub mod node_ports;
-pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
 pub mod node_volume_limits;
 pub mod pod_topology_spread;
 pub mod taint_toleration;
 pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
 
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};

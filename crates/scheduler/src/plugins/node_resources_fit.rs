@@ -1,13 +1,31 @@
-//! NodeResourcesFit: requests against what is left, and the LeastAllocated score.
+//! NodeResourcesFit: requests against what is left; the score is [`super::allocation`]'s.
 
 use crate::framework::Rejection;
 use crate::pod_info::PodInfo;
 use crate::snapshot::NodeInfo;
 
+/// The resources that somebody else looks after.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ignored {
+    /// By name.
+    pub names: Vec<String>,
+    /// By what is before the slash of their names.
+    pub groups: Vec<String>,
+}
+
+impl Ignored {
+    fn covers(&self, name: &str) -> bool {
+        let group = name.split_once('/').map(|(group, _)| group);
+        self.names.iter().any(|other| other == name)
+            || group.is_some_and(|group| self.groups.iter().any(|other| other == group))
+    }
+}
+
 /// # Errors
 /// Every resource that is short, each as its own reason.
-pub fn filter(pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<Rejection>> {
+pub fn filter(pod: &PodInfo, node: &NodeInfo, ignored: &Ignored) -> Result<(), Vec<Rejection>> {
     let short = node.allocatable.short(&node.requested, &pod.requests);
+    let short = short.filter(|(name, _)| !name.contains('/') || !ignored.covers(name));
     let reason = |(name, hopeless): (&str, bool)| {
         let reason = if name == "pods" { "Too many pods".to_owned() } else { format!("Insufficient {name}") };
         // Emptying the node would not help a Pod that is larger than the node.
@@ -15,23 +33,4 @@ pub fn filter(pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<Rejection>> {
     };
     let short: Vec<Rejection> = short.map(reason).collect();
     if short.is_empty() { Ok(()) } else { Err(short) }
-}
-
-/// 0 to 100: the more is left of cpu and memory, the higher. Pods without a request count as 100m and 200 MiB, as upstream's
-/// `GetNonzeroRequests`.
-#[must_use]
-pub fn score(pod: &PodInfo, node: &NodeInfo) -> i64 {
-    let (total, used, wanted) = (&node.allocatable, &node.requested, &pod.requests);
-    let cpu = share_left(total.cpu, used.cpu.saturating_add(wanted.cpu.max(100)));
-    let memory =
-        share_left(total.memory, used.memory.saturating_add(wanted.memory.max(200 * 1024 * 1024 * 1000)));
-    i64::midpoint(cpu, memory)
-}
-
-fn share_left(total: i64, used: i64) -> i64 {
-    if total <= 0 || used > total {
-        return 0;
-    }
-    let left = total - used;
-    left.checked_mul(100).map_or_else(|| left / (total / 100), |share| share / total)
 }

@@ -51,16 +51,23 @@ impl Constraint {
         }
     }
 
-    fn all(pod: &Pod, owners: &Owners) -> Vec<Self> {
+    fn all(pod: &Pod, owners: &Owners, given_to_all: Option<&[TopologySpreadConstraint]>) -> Vec<Self> {
         let given = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_ref());
         match given.filter(|given| !given.is_empty()) {
             Some(given) => given.iter().map(|one| Self::of(one, pod)).collect(),
-            None => Self::defaults(pod, owners),
+            None => Self::defaults(pod, owners, given_to_all),
         }
     }
 
-    fn defaults(pod: &Pod, owners: &Owners) -> Vec<Self> {
+    fn defaults(pod: &Pod, owners: &Owners, given: Option<&[TopologySpreadConstraint]>) -> Vec<Self> {
         let Some(selector) = owners.selector(pod) else { return Vec::new() };
+        if let Some(given) = given {
+            let selecting = |one: &TopologySpreadConstraint| {
+                let label_selector = Some(selector.clone());
+                Self::of(&TopologySpreadConstraint { label_selector, ..one.clone() }, pod)
+            };
+            return given.iter().map(selecting).collect();
+        }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let question = Question::living(Selection::within(namespace, Some(selector)));
         let one = |(key, max_skew): (&str, i64)| Self {
@@ -78,7 +85,7 @@ impl Constraint {
 
     /// Whether the Pods of a node are counted for a Pod.
     fn covers(&self, pod: &Pod, node: &NodeInfo) -> bool {
-        (!self.honors_affinity || node_affinity::filter(pod, node).is_ok())
+        (!self.honors_affinity || node_affinity::selects(pod, node))
             && (!self.honors_taints || taint_toleration::filter(pod, node).is_ok())
     }
 
@@ -92,8 +99,12 @@ impl Constraint {
 
 /// What a decision about a Pod asks the index for: labels, and which Pods are counted by them.
 #[must_use]
-pub fn asked(pod: &PodInfo, owners: &Owners) -> Vec<(String, Question)> {
-    Constraint::all(&pod.pod, owners)
+pub fn asked(
+    pod: &PodInfo,
+    owners: &Owners,
+    given_to_all: Option<&[TopologySpreadConstraint]>,
+) -> Vec<(String, Question)> {
+    Constraint::all(&pod.pod, owners, given_to_all)
         .into_iter()
         .map(|constraint| (constraint.key, constraint.question))
         .collect()
@@ -195,9 +206,9 @@ pub struct State {
 impl State {
     /// Looks up the counts.
     #[must_use]
-    pub fn of(pod: &PodInfo, snapshot: &Snapshot) -> Self {
-        let (soft, hard) =
-            Constraint::all(&pod.pod, &snapshot.owners).into_iter().partition(|constraint| constraint.soft);
+    pub fn of(pod: &PodInfo, snapshot: &Snapshot, given_to_all: Option<&[TopologySpreadConstraint]>) -> Self {
+        let all = Constraint::all(&pod.pod, &snapshot.owners, given_to_all);
+        let (soft, hard) = all.into_iter().partition(|constraint| constraint.soft);
         Self { hard: Counted::all(hard, pod, snapshot), soft: Counted::all(soft, pod, snapshot) }
     }
 

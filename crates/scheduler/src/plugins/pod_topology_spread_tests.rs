@@ -35,7 +35,7 @@ fn constraint(more: Value) -> Value {
 }
 
 fn fits(pod: &PodInfo, snapshot: &Snapshot) -> Vec<String> {
-    let state = State::of(pod, snapshot);
+    let state = State::of(pod, snapshot, None);
     let nodes = snapshot.nodes.values().filter(|node| state.filter(pod, node, snapshot).is_ok());
     nodes.map(|node| node.name().to_owned()).collect()
 }
@@ -70,7 +70,7 @@ fn no_place_gets_more_than_the_skew_above_the_emptiest() {
 fn why_not_tells_a_missing_label_from_what_is_uneven() {
     let s = cluster(&["a1"]);
     let pod = pod("", constraint(json!({})), json!(null));
-    let state = State::of(&pod, &s);
+    let state = State::of(&pod, &s, None);
     assert_eq!(state.filter(&pod, &s.nodes["none"], &s), Err(Rejection::lasting(MISSING)));
     assert_eq!(state.filter(&pod, &s.nodes["a2"], &s), Err(Rejection::passing(UNEVEN)));
     let emptied = s.nodes["a1"].emptied();
@@ -82,7 +82,7 @@ fn what_may_be_uneven_is_only_disliked() {
     let s = cluster(&["a1", "a2"]);
     let pod = pod("", constraint(json!({"whenUnsatisfiable": "ScheduleAnyway"})), json!(null));
     assert_eq!(fits(&pod, &s).len(), 4);
-    let state = State::of(&pod, &s);
+    let state = State::of(&pod, &s, None);
     let crowd = |name: &str| state.crowd(&s.nodes[name]);
     assert!(crowd("a1") > crowd("b1"));
     assert_eq!(crowd("none"), None);
@@ -102,7 +102,7 @@ fn pods_of_a_service_are_spread_over_nodes_and_zones_though_they_do_not_ask() {
     s.place(["a1", "none"].map(|node| pod(node, json!([]), json!(null)).pod));
     let asking = pod("", json!([]), json!(null));
     let crowds = |s: &Snapshot, pod: &PodInfo| {
-        let state = State::of(pod, s);
+        let state = State::of(pod, s, None);
         ["a1", "a2", "b1", "none"].map(|name| state.crowd(&s.nodes[name]))
     };
     assert_eq!(crowds(&s, &asking), [None; 4], "of no Service");

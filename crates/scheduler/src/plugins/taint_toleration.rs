@@ -13,11 +13,7 @@ pub fn filter(pod: &Pod, node: &NodeInfo) -> Result<(), Rejection> {
     for taint in taints.into_iter().flatten() {
         let hard = taint.effect == "NoSchedule" || taint.effect == "NoExecute";
         if hard && !tolerates(pod, taint) {
-            let value = taint.value.as_deref().unwrap_or_default();
-            return Err(Rejection::lasting(format!(
-                "node(s) had untolerated taint {{{}: {value}}}",
-                taint.key
-            )));
+            return Err(Rejection::lasting("node(s) had untolerated taint(s)"));
         }
     }
     Ok(())

@@ -21,6 +21,13 @@ pub struct PodVolumes {
     delayed: Vec<(Arc<PersistentVolumeClaim>, Arc<StorageClass>)>,
 }
 
+impl PodVolumes {
+    /// Those that are there.
+    pub fn bound(&self) -> impl Iterator<Item = &PersistentVolume> {
+        self.bound.iter().map(AsRef::as_ref)
+    }
+}
+
 /// What has to be written before the Pod can be bound to the chosen node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bindings {
@@ -89,7 +96,7 @@ fn delaying_class<'a>(
 /// A bound volume cannot be reached from the node, or a claim can get no volume there.
 pub fn filter(volumes: &PodVolumes, node: &NodeInfo, snapshot: &Snapshot) -> Result<Bindings, Rejection> {
     if !volumes.bound.iter().all(|volume| reachable(volume, node)) {
-        return Err(Rejection::lasting("node(s) had volume node affinity conflict"));
+        return Err(Rejection::lasting("node(s) didn't match PersistentVolume's node affinity"));
     }
     let mut bindings = Bindings::default();
     for (claim, class) in &volumes.delayed {

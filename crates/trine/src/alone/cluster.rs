@@ -1,5 +1,6 @@
 //! `trine scheduler`, `controllers`, `csi-controllers`, `dns`: what a cluster has once, on anybody's API server.
 
+use anyhow::Context;
 use trine_controllers::SigningKey;
 use trine_typed::client::from_kubeconfig;
 
@@ -13,16 +14,22 @@ use crate::once::once;
 /// `trine scheduler`, until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// If the kubeconfig cannot be used, or the lead is lost.
+/// If the kubeconfig or the settings cannot be used, or the lead is lost.
 pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
-    let client = from_kubeconfig(&args.kubeconfig).await?;
-    let (api, leader) = (client.clone(), leader(args.leader_elect));
-    // Schedulers of different names do not stand for one lead.
-    let lease = match args.scheduler_name.as_str() {
-        "default-scheduler" => "trine-scheduler".to_owned(),
-        other => format!("trine-scheduler-{other}"),
+    let config = match &args.config {
+        Some(file) => {
+            trine_scheduler::profile::read(&read(file)?).with_context(|| file.display().to_string())?
+        }
+        None => trine_scheduler::Config::named(&args.scheduler_name),
     };
-    let config = trine_scheduler::Config { name: args.scheduler_name };
+    let client = from_kubeconfig(&args.kubeconfig).await?;
+    let (api, leader) = (client.clone(), leader(args.leader_elect || config.elects));
+    // Schedulers of different names do not stand for one lead.
+    let names: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    let lease = match names.as_slice() {
+        names if names.contains(&"default-scheduler") => "trine-scheduler".to_owned(),
+        names => format!("trine-scheduler-{}", names.first().copied().unwrap_or_default()),
+    };
     let work = |stop| trine_scheduler::run(api.clone(), api.into(), config, stop);
     until_signalled(|stop| async move { Ok(once(client, &lease, leader, stop, work).await?) }).await
 }

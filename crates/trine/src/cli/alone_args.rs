@@ -99,6 +99,9 @@ pub struct SchedulerArgs {
     /// Place only Pods with this schedulerName: another scheduler's stay its own
     #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
     pub scheduler_name: String,
+    /// Profiles and settings: upstream's KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), YAML or JSON
+    #[arg(long, value_name = "FILE", conflicts_with = "scheduler_name")]
+    pub config: Option<PathBuf>,
     /// Work only while holding the Lease kube-system/trine-scheduler (for another schedulerName, -NAME behind it), so that
     /// several may run
     #[arg(long)]
