@@ -1,39 +1,11 @@
 //! A DaemonSet whose mounts other Pods of its nodes see.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use trine_tests::until;
 
 use super::Stage;
-
-/// A folder of the host from which mounts propagate, as everything does on a machine with systemd.
-struct Shared(PathBuf);
-
-impl Shared {
-    fn make(path: PathBuf) -> Self {
-        std::fs::create_dir_all(&path).unwrap();
-        let shared = Self(path);
-        shared.run("mount", &["--bind", &shared.path(), &shared.path()]);
-        shared.run("mount", &["--make-shared", &shared.path()]);
-        shared
-    }
-
-    fn path(&self) -> String {
-        self.0.display().to_string()
-    }
-
-    fn run(&self, program: &str, words: &[&str]) {
-        assert!(Command::new(program).args(words).status().unwrap().success(), "{program} {words:?}");
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--recursive").arg(&self.0).status();
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use super::mounts::Shared;
 
 #[test]
 fn what_an_agent_mounts_other_pods_of_its_node_see_until_it_goes() {

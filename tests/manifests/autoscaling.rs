@@ -1,7 +1,5 @@
 //! Upstream's metrics-server, by its own manifests, measures Pods; a HorizontalPodAutoscaler goes by that.
 
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use trine_tests::go;
@@ -14,17 +12,6 @@ const PACKAGE: &str = "sigs.k8s.io/metrics-server/cmd/metrics-server";
 const IMAGE: &str = "gcr.io/k8s-staging-metrics-server/metrics-server:master";
 /// Measuring takes a quarter of a minute, and so does deciding; the measured container may have come just after.
 const PATIENCE: Duration = Duration::from_secs(240);
-
-/// Where the module is, as it was published.
-fn module() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/metrics");
-    let output = Command::new("go")
-        .args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/metrics-server"])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 fn soon(what: &str, check: impl Fn() -> Result<(), String>) {
     let since = Instant::now();
@@ -44,7 +31,8 @@ fn a_deployment_grows_under_load_as_upstreams_metrics_server_measures_it() {
     let build = ["image", "build", "--tag", IMAGE, "--entrypoint", "/metrics-server", &source];
     let _ = stage.cluster.trine(&build).expect_ok();
     // Until it answers, its group is one whose server is away: that must hold up nobody else's.
-    let _ = stage.said(&["apply", "-k", &format!("{}/manifests/base", module())]);
+    let module = go::module("tests/clients/metrics", "sigs.k8s.io/metrics-server");
+    let _ = stage.said(&["apply", "-k", &format!("{}/manifests/base", module.display())]);
     stage.apply("web/web.yaml", &[]);
     let _ = stage.said(&["rollout", "status", "deployment/web", "--timeout=90s"]);
     let _ = stage.said(&[

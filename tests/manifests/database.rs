@@ -4,9 +4,6 @@ use trine_tests::until;
 
 use super::Stage;
 
-/// The archive of its image; set by `cargo xtask manifests`.
-const IMAGE: &str = "TRINE_POSTGRES_IMAGE";
-
 fn sql(stage: &Stage, statement: &str) -> String {
     let command =
         format!("PGPASSWORD=\"$POSTGRES_PASSWORD\" psql -h localhost -U postgres -Atc '{statement}'");
@@ -17,8 +14,7 @@ fn sql(stage: &Stage, statement: &str) -> String {
 #[ignore = "takes minutes; `cargo xtask manifests` makes its image and runs it"]
 fn a_database_keeps_its_data_and_is_backed_up() {
     let Some(stage) = Stage::set("a_database_keeps_its_data_and_is_backed_up") else { return };
-    let image = std::env::var(IMAGE).expect("`cargo xtask manifests` says where the image is");
-    let _ = stage.cluster.trine(&["image", "import", &image]).expect_ok();
+    stage.import("postgres");
     stage.apply("database/database.yaml", &[]);
     until("db-0 is there", || {
         let pod = stage.kubectl(&["get", "pod", "db-0"]);

@@ -1,16 +1,23 @@
 //! Manifests in the shape that people bring, and one that they bring: `kubectl apply`, and then what they are for.
 //!
-//! Those that take minutes run by `cargo xtask manifests`, which makes the database's image.
+//! Those that take minutes run by `cargo xtask manifests`, which makes the images that they name.
 
 mod agent;
 mod autoscaling;
+mod chart;
+mod csi;
 mod database;
+mod mounts;
+mod published;
 mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use trine_tests::{Cluster, Outcome, kubectl};
+
+/// The folder of images' archives; set by `cargo xtask manifests`.
+const IMAGES: &str = "TRINE_MANIFEST_IMAGES";
 
 /// A cluster of two nodes, and kubectl.
 pub struct Stage {
@@ -40,10 +47,21 @@ impl Stage {
         self.kubectl(words).expect_ok()
     }
 
+    /// Gives the nodes an image that `cargo xtask manifests` has made.
+    pub fn import(&self, name: &str) {
+        let folder = std::env::var_os(IMAGES).expect("`cargo xtask manifests` says where the images are");
+        let archive = Path::new(&folder).join(format!("{name}@all.tar"));
+        let _ = self.cluster.trine(&["image", "import", &archive.display().to_string()]).expect_ok();
+    }
+
+    /// A folder beside this file.
+    pub fn folder(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name)
+    }
+
     /// Applies a manifest of this folder, with words of it replaced.
     pub fn apply(&self, file: &str, replaced: &[(&str, &str)]) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(file);
-        let mut text = std::fs::read_to_string(&path).unwrap();
+        let mut text = std::fs::read_to_string(Self::folder(file)).unwrap();
         for (from, to) in replaced {
             text = text.replace(from, to);
         }

@@ -27,3 +27,22 @@ pub fn build(test: &str, module: &str, package: &str, name: &str) -> Option<Path
     assert!(status.success(), "{package} does not build");
     Some(binary)
 }
+
+/// The folder in which a module lies as it was published, in the version that the `go.mod` in a folder of the workspace names; it is
+/// fetched if it is not there.
+///
+/// # Panics
+/// If it cannot be had.
+#[must_use]
+pub fn module(folder: &str, module: &str) -> PathBuf {
+    let output = Command::new("go")
+        .args(["mod", "download", "-json", module])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder))
+        .output()
+        .expect("go runs");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let dir = said["Dir"].as_str();
+    PathBuf::from(
+        dir.unwrap_or_else(|| panic!("{module}: {said} {}", String::from_utf8_lossy(&output.stderr))),
+    )
+}

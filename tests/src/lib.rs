@@ -5,6 +5,7 @@
 //! - [`cluster`] `trine up`, commands against it, `trine down --purge`
 //! - [`flow`] what people do with kubectl, written as text
 //! - [`go`] programs in Go, built from published modules
+//! - [`helm`] helm, built from its published module
 //! - [`kubectl`] the client, built from its published module
 //! - [`python`] the Python client
 //! - [`registry`] a real registry on loopback, and an image that other tools made
@@ -14,6 +15,7 @@ pub mod api;
 pub mod cluster;
 pub mod flow;
 pub mod go;
+pub mod helm;
 pub mod kubectl;
 pub mod python;
 pub mod registry;

@@ -8,6 +8,7 @@ mod fuzz;
 mod manifests;
 mod model;
 mod packages;
+mod rows;
 mod skips;
 mod swap;
 mod test;
@@ -27,7 +28,8 @@ cargo xtask bench cri [--rounds N] [--alone] [--reference]  the calls of a Pod's
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
 cargo xtask churn              2,000 Pods in one runtime, and its death at every step of every call, minutes in all
-cargo xtask manifests          a database, an agent, a server under load, and upstream's metrics-server, minutes in all
+cargo xtask manifests [PART]   manifests and charts as people bring them, by kubectl and helm: a database, an agent, a server under
+                               load, a CSI driver with its sidecars; minutes in all; tests/manifests/RESULTS.md
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check
 cargo xtask descriptors FILE   the tables of crates/objects from the published definitions";
 
@@ -43,7 +45,8 @@ fn main() -> anyhow::Result<()> {
         ["fuzz", target, seconds] => fuzz::run(target, Some(seconds)),
         ["model", rest @ ..] => model::run(rest),
         ["churn"] => churn::run(),
-        ["manifests"] => manifests::run(),
+        ["manifests"] => manifests::run(None),
+        ["manifests", part] => manifests::run(Some(part)),
         ["arch"] => arch::check(&test::workspace_root()?),
         ["descriptors", definitions] => descriptors::run(definitions),
         ["upstream", rest @ ..] => upstream::run(rest),

@@ -1,40 +1,17 @@
 //! helm: a chart with hooks (bare Pods) and a kind of its own is installed, upgraded, rolled back, tested and removed.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use serde_json::Value;
-use trine_tests::{Cluster, Outcome, go};
-
-struct Helm {
-    program: PathBuf,
-    kubeconfig: PathBuf,
-    home: tempfile::TempDir,
-}
-
-impl Helm {
-    fn run(&self, words: &[&str]) -> Outcome {
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(&self.program).args(words).arg("--kubeconfig").arg(&self.kubeconfig);
-        command.env("HOME", self.home.path()).env_remove("KUBECONFIG");
-        command.output().expect("helm starts").into()
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        let said = self.run(&[words, &["-o", "json"]].concat()).expect_ok();
-        serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
-    }
-}
+use trine_tests::Cluster;
+use trine_tests::helm::Helm;
 
 #[test]
 fn helm_installs_upgrades_rolls_back_and_removes_a_chart() {
     const TEST: &str = "helm_installs_upgrades_rolls_back_and_removes_a_chart";
-    let Some(program) = go::build(TEST, "tests/clients/go", "helm.sh/helm/v4/cmd/helm", "helm") else {
-        return;
-    };
+    let Some(program) = Helm::build(TEST) else { return };
     let Some(cluster) = Cluster::with_busybox(TEST) else { return };
-    let home = tempfile::tempdir().unwrap();
-    let helm = Helm { program, kubeconfig: cluster.dir().join("kubeconfig"), home };
+    let helm = Helm::of(program, &cluster);
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/helm/boat").display().to_string();
     let crew = || cluster.get("boats.example.com/argo")["spec"]["crew"].clone();
     let revision = || cluster.get("configmap/argo")["data"]["revision"].clone();
@@ -74,10 +51,7 @@ fn helm_installs_upgrades_rolls_back_and_removes_a_chart() {
     let _ = helm.run(&["rollback", "argo", "1", "--wait", "--timeout=30s"]).expect_ok();
     assert_eq!((crew(), revision()), (2.into(), "1".into()));
 
-    let history = helm.json(&["history", "argo"]);
-    let statuses: Vec<&str> =
-        history.as_array().unwrap().iter().filter_map(|r| r["status"].as_str()).collect();
-    assert_eq!(statuses, ["superseded", "superseded", "failed", "deployed"], "{history}");
+    assert_eq!(helm.history("argo"), ["superseded", "superseded", "failed", "deployed"]);
     let listed = helm.json(&["list"]);
     assert_eq!((&listed[0]["name"], &listed[0]["revision"]), (&"argo".into(), &"4".into()), "{listed}");
     let tested = helm.run(&["test", "argo", "--logs", "--timeout=30s"]).expect_ok();

@@ -1,5 +1,5 @@
 //! Trine's CSI driver with upstream's sidecars instead of Trine's controllers: they provision and attach on Trine's API
-//! server, for Trine's kubelet. The resizer takes the driver, and has nothing to do: the kubelet grows no file system yet.
+//! server, for Trine's kubelet. The resizer takes the driver, and has nothing to do: nothing grows in this story.
 
 use std::path::Path;
 use std::process::Command;

@@ -83,9 +83,17 @@ fn linked(ldflags: &str, version: &str) -> String {
 /// # Errors
 /// If it does not.
 pub fn version(root: &Path, tool: &Tool) -> anyhow::Result<String> {
-    let path = root.join(tool.module).join("go.mod");
+    version_of(root, tool.module, tool.versioned)
+}
+
+/// The version of a module, as the `go.mod` in a folder names it.
+///
+/// # Errors
+/// If it does not.
+pub fn version_of(root: &Path, folder: &str, module: &str) -> anyhow::Result<String> {
+    let path = root.join(folder).join("go.mod");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    required(&text, tool.versioned).with_context(|| format!("{} names no {}", path.display(), tool.versioned))
+    required(&text, module).with_context(|| format!("{} names no {module}", path.display()))
 }
 
 fn required(go_mod: &str, module: &str) -> Option<String> {

@@ -20,8 +20,6 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-
 pub use serve::{Registry, own_address};
 
 use crate::test::{cargo_command, run_command, workspace_root};
@@ -59,18 +57,19 @@ fn make(root: &Path, program: &Path, only: Option<&str>) -> anyhow::Result<Regis
     Ok(registry)
 }
 
-/// The archive of the image that `tests/manifests` names.
+/// The folder of the archives of the images that `tests/manifests` names: `NAME@all.tar`.
 ///
 /// # Errors
-/// If a package cannot be had.
+/// If something that they are made from cannot be had.
 pub fn of_manifests(root: &Path, program: &Path) -> anyhow::Result<PathBuf> {
     let place = Place { root: root.to_owned(), dir: root.join("target/manifests") };
     let _ = std::fs::remove_dir_all(place.roots());
     std::fs::create_dir_all(place.roots())?;
-    let archives = archive::made(&place, program, &table::ours::POSTGRES)?;
+    for recipe in table::ours::RECIPES {
+        archive::made(&place, program, recipe)?;
+    }
     std::fs::remove_dir_all(place.roots())?;
-    let archive = archives.into_iter().next().context("the recipe names an image")?;
-    Ok(archive.path)
+    Ok(place.dir)
 }
 
 /// Where things are.

@@ -86,18 +86,32 @@ fn made_of(place: &Place, recipe: &Recipe, config: &str) -> anyhow::Result<Strin
 fn parts(place: &Place, all: &[Part], hasher: &mut DefaultHasher) -> anyhow::Result<()> {
     for part in all {
         format!("{part:?}").hash(hasher);
-        if let Part::GoOf(module, package, _) = part {
-            let module = place.root.join(module);
-            std::fs::read(module.join("go.mod"))?.hash(hasher);
-            if let Some(ours) = package.strip_prefix("./") {
-                std::fs::read(module.join(ours).join("main.go"))?.hash(hasher);
+        match part {
+            Part::Of(other) | Part::Registry(_, other, ..) => {
+                if let Some(other) = recipe(other) {
+                    parts(place, other.parts, hasher)?;
+                }
             }
+            Part::GoOf(module, package, _) => {
+                let module = place.root.join(module);
+                std::fs::read(module.join("go.mod")).context("go.mod")?.hash(hasher);
+                if let Some(ours) = package.strip_prefix("./") {
+                    sources(&module.join(ours), hasher)?;
+                }
+            }
+            _ => {}
         }
-        if let Part::Of(other) | Part::Registry(_, other, ..) = part
-            && let Some(other) = recipe(other)
-        {
-            parts(place, other.parts, hasher)?;
-        }
+    }
+    Ok(())
+}
+
+/// The files of a program of our own.
+fn sources(dir: &Path, hasher: &mut DefaultHasher) -> anyhow::Result<()> {
+    let files = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let mut files: Vec<PathBuf> = files.map(|file| Ok(file?.path())).collect::<std::io::Result<_>>()?;
+    files.sort();
+    for file in files {
+        std::fs::read(&file)?.hash(hasher);
     }
     Ok(())
 }

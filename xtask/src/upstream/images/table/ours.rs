@@ -2,8 +2,94 @@
 
 use crate::upstream::images::recipe::{Part, Recipe, idle};
 
+/// All of them.
+pub const RECIPES: &[Recipe] = &[
+    POSTGRES,
+    sidecar(
+        "hostpathplugin",
+        &["registry.k8s.io/sig-storage/hostpathplugin:v1.17.1"],
+        &[Part::Base, Part::GoOf(SIDECARS, "./hostpathplugin", "/hostpathplugin"), Part::Busybox],
+        config!(r#""Entrypoint": ["/hostpathplugin"]"#),
+    ),
+    sidecar(
+        "csi-node-driver-registrar",
+        &["registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.17.0"],
+        &[Part::GoOf(SIDECARS, "./csi-node-driver-registrar", "/csi-node-driver-registrar")],
+        config!(r#""Entrypoint": ["/csi-node-driver-registrar"]"#),
+    ),
+    sidecar(
+        "livenessprobe",
+        &["registry.k8s.io/sig-storage/livenessprobe:v2.19.0"],
+        &[Part::GoOf(SIDECARS, "./livenessprobe", "/livenessprobe")],
+        config!(r#""Entrypoint": ["/livenessprobe"]"#),
+    ),
+    sidecar(
+        "csi-attacher",
+        &["registry.k8s.io/sig-storage/csi-attacher:v4.12.0"],
+        &[Part::GoOf(
+            SIDECARS,
+            "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
+            "/csi-attacher",
+        )],
+        config!(r#""Entrypoint": ["/csi-attacher"]"#),
+    ),
+    sidecar(
+        "csi-provisioner",
+        &["registry.k8s.io/sig-storage/csi-provisioner:v6.3.0"],
+        &[Part::GoOf(
+            SIDECARS,
+            "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
+            "/csi-provisioner",
+        )],
+        config!(r#""Entrypoint": ["/csi-provisioner"]"#),
+    ),
+    sidecar(
+        "csi-resizer",
+        &["registry.k8s.io/sig-storage/csi-resizer:v2.2.0"],
+        &[Part::GoOf(
+            SIDECARS,
+            "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
+            "/csi-resizer",
+        )],
+        config!(r#""Entrypoint": ["/csi-resizer"]"#),
+    ),
+    sidecar(
+        "csi-snapshotter",
+        &["registry.k8s.io/sig-storage/csi-snapshotter:v8.6.0"],
+        &[Part::GoOf(
+            SIDECARS,
+            "github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter",
+            "/csi-snapshotter",
+        )],
+        config!(r#""Entrypoint": ["/csi-snapshotter"]"#),
+    ),
+    sidecar(
+        "snapshot-controller",
+        &["registry.k8s.io/sig-storage/snapshot-controller:v8.6.0"],
+        &[Part::GoOf(
+            SIDECARS,
+            "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller",
+            "/snapshot-controller",
+        )],
+        config!(r#""Entrypoint": ["/snapshot-controller"]"#),
+    ),
+];
+
+/// Upstream's sidecars, and what stands in for those that cannot be had.
+const SIDECARS: &str = "tests/upstream/sidecars";
+
+/// An image of one program, under the name that upstream's manifests have it by.
+const fn sidecar(
+    name: &'static str,
+    references: &'static [&'static str],
+    parts: &'static [Part],
+    config: &'static str,
+) -> Recipe {
+    Recipe { name, references, alike: true, parts, config, proof: idle(&[]) }
+}
+
 /// PostgreSQL, as Debian has it.
-pub const POSTGRES: Recipe = Recipe {
+const POSTGRES: Recipe = Recipe {
     name: "postgres",
     references: &["my.local/postgres:15"],
     alike: true,
