@@ -13,5 +13,4 @@ mod node;
 mod nodes_lost;
 mod promises;
 mod replica_sets;
-mod resource_claims;
 mod stateful_sets;
