@@ -1,9 +1,10 @@
-//! Folders that are out of their place and only wait to be removed: nobody has to wait for that.
+//! Folders that are out of their place and only wait to be removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+
+use trine_kernel::discard::Remover;
 
 /// The folder of such folders, and who removes them. They go with it as long as it lives, and what is left by one that was killed
 /// goes with the next.
@@ -11,38 +12,24 @@ use std::sync::mpsc::{Sender, channel};
 pub(crate) struct Discarded {
     dir: PathBuf,
     next: AtomicU64,
-    folders: Sender<PathBuf>,
+    remover: Remover,
 }
 
 impl Discarded {
     /// Opens the one in `dir`, which is made if need be.
     pub(crate) fn open(dir: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&dir)?;
-        let (folders, to_remove) = channel::<PathBuf>();
+        let remover = Remover::start()?;
         for left in std::fs::read_dir(&dir)?.flatten() {
-            let _ = folders.send(left.path());
+            remover.remove(left.path());
         }
-        std::thread::Builder::new().name("discarded".to_owned()).spawn(move || {
-            for folder in to_remove {
-                if let Err(error) = std::fs::remove_dir_all(&folder) {
-                    tracing::warn!(folder = %folder.display(), %error, "what was discarded stays");
-                }
-            }
-        })?;
-        Ok(Self { dir, next: AtomicU64::new(0), folders })
+        Ok(Self { dir, next: AtomicU64::new(0), remover })
     }
 
     /// Takes `folder` out of its place; absent is success. Nothing may be mounted in it.
     pub(crate) fn take(&self, folder: &Path) -> io::Result<()> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let gone = self.dir.join(format!("{}-{number}", std::process::id()));
-        match std::fs::rename(folder, &gone) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            result => result?,
-        }
-        // Without its thread it is removed at the next start.
-        let _ = self.folders.send(gone);
-        Ok(())
+        self.remover.take(folder, self.dir.join(format!("{}-{number}", std::process::id())))
     }
 }
 

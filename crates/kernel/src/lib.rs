@@ -13,7 +13,7 @@
 //! - [`nft`] nftables: transactions and reading back
 //! - [`overlay`] read-only layers under one writable folder
 //! - [`proc`] processes: identity, signals, forking, own namespaces
-//! - [`replace`] files that are replaced whole
+//! - [`replace`] files that are replaced whole; [`discard`] folders that wait to be removed
 //! - [`seccomp`] which system calls a container may make
 //! - [`subpath`] parts of volumes, mounted without being led outside
 //! - [`sysctl`] the files of `/proc/sys`
@@ -23,6 +23,7 @@
 mod bpf;
 pub mod cgroup;
 pub mod container;
+pub mod discard;
 pub mod exec;
 pub mod filesystem;
 pub mod loopdev;

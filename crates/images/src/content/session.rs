@@ -8,10 +8,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use trine_kernel::discard::Remover;
 use trine_kernel::testing::failpoint;
 use trine_ledger::{Durability, Ledger};
 
@@ -28,7 +28,7 @@ pub(crate) struct Session {
     dir: PathBuf,
     intents: Ledger<Intent>,
     next: AtomicU64,
-    discarded: Sender<PathBuf>,
+    remover: Remover,
     _lock: File,
 }
 
@@ -46,32 +46,16 @@ impl Session {
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| ImageError::io("lock", &lock)(e.into()))?;
         let intents = Ledger::open(dir.join("intents"), Durability::Disk)?;
-        let (discarded, folders) = std::sync::mpsc::channel::<PathBuf>();
-        let remove = move || {
-            for folder in folders {
-                if let Err(error) = std::fs::remove_dir_all(&folder) {
-                    tracing::debug!(path = %folder.display(), %error, "what was discarded stays until the next start");
-                }
-            }
-        };
-        std::thread::Builder::new()
-            .name("discarded".to_owned())
-            .spawn(remove)
-            .map_err(ImageError::io("start a thread for", &dir))?;
-        Ok(Self { dir, intents, next: AtomicU64::new(0), discarded, _lock: file })
+        let remover = Remover::start().map_err(ImageError::io("start a thread for", &dir))?;
+        Ok(Self { dir, intents, next: AtomicU64::new(0), remover, _lock: file })
     }
 
     /// Takes a folder out of its place at once, absent is success; what is in it is removed in its own time, by the next to open the
     /// store at the latest.
     pub fn discard(&self, folder: &Path) -> Result<(), ImageError> {
+        // The session's folder goes as a whole, too.
         let gone = self.dir.join(format!("gone-{}", self.next.fetch_add(1, Ordering::Relaxed)));
-        match std::fs::rename(folder, &gone) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            result => result.map_err(ImageError::io("take away", folder))?,
-        }
-        // The thread ends with the session, whose folder goes as a whole then.
-        let sent = self.discarded.send(gone);
-        sent.map_err(|sent| ImageError::io("remove", &sent.0)(std::io::ErrorKind::BrokenPipe.into()))
+        self.remover.take(folder, gone).map_err(ImageError::io("take away", folder))
     }
 
     /// An empty folder of this session; its purpose is recorded first.
