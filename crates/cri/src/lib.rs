@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod called;
 mod config;
 pub mod container;
 mod discarded;
@@ -22,6 +23,7 @@ pub mod streaming;
 mod teardown;
 mod undo;
 
+pub use called::called_otherwise;
 pub use config::Config;
 pub use error::CriError;
 pub use runtime::Runtime;

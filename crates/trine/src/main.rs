@@ -28,7 +28,6 @@ mod storage;
 mod up;
 mod web;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -44,16 +43,8 @@ use layout::Layout;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Both run before any thread exists: a plugin is one short program, a keeper forks containers.
-    let mut words = std::env::args_os();
-    let program = words.next().unwrap_or_default();
-    if let Some(plugin) = Path::new(&program).file_name().and_then(|name| name.to_str())
-        && trine_cni::built_in().contains(&plugin)
-    {
-        return trine_cni::plugin_main(plugin);
-    }
-    if words.next().is_some_and(|word| word == "keeper") {
-        return trine_cri::keeper::main(words);
+    if let Some(code) = trine_cri::called_otherwise(std::env::args_os()) {
+        return code;
     }
     let cli = Cli::parse();
     if rustls::crypto::ring::default_provider().install_default().is_err() {

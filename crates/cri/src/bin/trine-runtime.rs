@@ -17,15 +17,8 @@ use trine_images::ImageStore;
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os();
-    let program = words.next().unwrap_or_default();
-    if let Some(plugin) = Path::new(&program).file_name().and_then(|name| name.to_str())
-        && trine_cni::built_in().contains(&plugin)
-    {
-        return trine_cni::plugin_main(plugin);
-    }
-    if words.next().is_some_and(|word| word == "keeper") {
-        return trine_cri::keeper::main(words);
+    if let Some(code) = trine_cri::called_otherwise(std::env::args_os()) {
+        return code;
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
