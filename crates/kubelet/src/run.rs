@@ -27,6 +27,7 @@ use crate::pod::Context;
 use crate::pod::manager::Manager;
 use crate::probes::Probes;
 use crate::runtime::{Runtime, events};
+use crate::users::Users;
 use crate::volumes::VolumeManager;
 use crate::volumes::operations::Operations;
 use crate::wake::Wakers;
@@ -80,6 +81,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         client: client.clone(),
         runtime: runtime.clone(),
         volumes: volumes.clone(),
+        users: Users::new(&config.root),
         probes: probes.clone(),
         events,
         node: node.clone(),

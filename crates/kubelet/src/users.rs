@@ -2,7 +2,7 @@
 //! anything uses it, in upstream's form, and goes with the Pod's folder: the files are all that is known.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use trine_contracts::cri;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
 use crate::error::KubeletError;
+use crate::volumes::metadata::write_whole;
 use crate::volumes::paths;
 
 /// Ids of a Pod (upstream's length, which programs in containers expect to have).
@@ -20,8 +21,13 @@ const FIRST: u32 = 1;
 const LAST: u32 = u32::MAX / LENGTH - 1;
 const FILE: &str = "userns";
 
-/// One choice at a time.
-static CHOOSING: Mutex<()> = Mutex::new(());
+/// Who gives Pods their users.
+#[derive(Debug)]
+pub struct Users {
+    root: PathBuf,
+    /// One choice at a time.
+    choosing: Mutex<()>,
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -44,25 +50,56 @@ pub fn own(pod: &Pod) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.host_users == Some(false))
 }
 
-/// Gives a sandbox's configuration the Pod's own users, if it has them. They are chosen when this is asked first.
-///
-/// # Errors
-/// [`KubeletError::Io`] if they cannot be read or written down, [`KubeletError::Invalid`] if there are none left.
-pub fn give(root: &Path, pod: &Pod, config: &mut cri::PodSandboxConfig) -> Result<(), KubeletError> {
-    if !own(pod) {
-        return Ok(());
+impl Users {
+    /// Of the kubelet with this folder.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), choosing: Mutex::new(()) }
     }
-    let range = range_of(root, pod.metadata.uid.as_deref().unwrap_or_default())?;
-    let linux = config.linux.get_or_insert_default();
-    let options = linux.security_context.get_or_insert_default().namespace_options.get_or_insert_default();
-    let ids = vec![cri::IdMapping {
-        host_id: range.host_id,
-        container_id: range.container_id,
-        length: range.length,
-    }];
-    let mode = cri::NamespaceMode::Pod as i32;
-    options.userns_options = Some(cri::UserNamespace { mode, uids: ids.clone(), gids: ids });
-    Ok(())
+
+    /// Gives a sandbox's configuration the Pod's own users, if it has them. They are chosen when this is asked first.
+    ///
+    /// # Errors
+    /// [`KubeletError::Io`] if they cannot be read or written down, [`KubeletError::Invalid`] if there are none left.
+    pub fn give(&self, pod: &Pod, config: &mut cri::PodSandboxConfig) -> Result<(), KubeletError> {
+        if !own(pod) {
+            return Ok(());
+        }
+        let range = self.range_of(pod.metadata.uid.as_deref().unwrap_or_default())?;
+        let linux = config.linux.get_or_insert_default();
+        let options =
+            linux.security_context.get_or_insert_default().namespace_options.get_or_insert_default();
+        let ids = vec![cri::IdMapping {
+            host_id: range.host_id,
+            container_id: range.container_id,
+            length: range.length,
+        }];
+        let mode = cri::NamespaceMode::Pod as i32;
+        options.userns_options = Some(cri::UserNamespace { mode, uids: ids.clone(), gids: ids });
+        Ok(())
+    }
+
+    fn range_of(&self, uid: &str) -> Result<Range, KubeletError> {
+        let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = paths::pod(&self.root, uid);
+        if let Some(range) = read(&dir) {
+            return Ok(range);
+        }
+        let pods = dir.parent().unwrap_or(&self.root);
+        let others = std::fs::read_dir(pods).into_iter().flatten().flatten();
+        let taken =
+            others.filter_map(|other| read(&other.path())).map(|range| range.host_id / LENGTH).collect();
+        let number = free(&taken).ok_or_else(|| {
+            KubeletError::Invalid("no ids of the host are left for a Pod's own users".to_owned())
+        })?;
+        let range = Range { host_id: number * LENGTH, container_id: 0, length: LENGTH };
+        let written = Written { uid_mappings: vec![range], gid_mappings: vec![range] };
+        let path = dir.join(FILE);
+        let bytes = serde_json::to_vec(&written).map_err(|e| KubeletError::io("write", &path)(e.into()))?;
+        std::fs::create_dir_all(&dir).map_err(KubeletError::io("create folder", &dir))?;
+        write_whole(&path, &bytes)?;
+        Ok(range)
+    }
 }
 
 /// Gives a container's configuration what its sandbox has: the namespace, and the owners of files in its mounts.
@@ -86,28 +123,6 @@ pub fn follow(sandbox: &cri::PodSandboxConfig, config: &mut cri::ContainerConfig
 pub fn supported(status: &cri::StatusResponse, handler: &str) -> bool {
     let handlers = status.runtime_handlers.iter().filter(|known| known.name == handler);
     handlers.filter_map(|known| known.features.as_ref()).any(|features| features.user_namespaces)
-}
-
-fn range_of(root: &Path, uid: &str) -> Result<Range, KubeletError> {
-    let _choosing = CHOOSING.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = paths::pod(root, uid);
-    if let Some(range) = read(&dir) {
-        return Ok(range);
-    }
-    let pods = dir.parent().unwrap_or(root);
-    let others = std::fs::read_dir(pods).into_iter().flatten().flatten();
-    let taken = others.filter_map(|other| read(&other.path())).map(|range| range.host_id / LENGTH).collect();
-    let number = free(&taken).ok_or_else(|| {
-        KubeletError::Invalid("no ids of the host are left for a Pod's own users".to_owned())
-    })?;
-    let range = Range { host_id: number * LENGTH, container_id: 0, length: LENGTH };
-    let written = Written { uid_mappings: vec![range], gid_mappings: vec![range] };
-    let (path, fresh) = (dir.join(FILE), dir.join(format!("{FILE}.new")));
-    let bytes = serde_json::to_vec(&written).map_err(|e| KubeletError::io("write", &path)(e.into()))?;
-    std::fs::create_dir_all(&dir).map_err(KubeletError::io("create folder", &dir))?;
-    std::fs::write(&fresh, bytes).map_err(KubeletError::io("write", &fresh))?;
-    std::fs::rename(&fresh, &path).map_err(KubeletError::io("write", &path))?;
-    Ok(range)
 }
 
 /// What is written down for a Pod; a file that makes no sense is none.
@@ -136,7 +151,7 @@ mod tests {
 
     fn first(root: &Path, pod: &Pod) -> Option<u32> {
         let mut config = cri::PodSandboxConfig::default();
-        give(root, pod, &mut config).unwrap();
+        Users::new(root).give(pod, &mut config).unwrap();
         let options = config.linux?.security_context?.namespace_options?.userns_options?;
         assert_eq!((options.uids.len(), options.uids[0].length), (1, LENGTH));
         assert_eq!(options.uids, options.gids);
@@ -171,7 +186,7 @@ mod tests {
     fn a_container_has_what_its_sandbox_has() {
         let root = tempfile::tempdir().unwrap();
         let mut sandbox = cri::PodSandboxConfig::default();
-        give(root.path(), &pod("a", Some(false)), &mut sandbox).unwrap();
+        Users::new(root.path()).give(&pod("a", Some(false)), &mut sandbox).unwrap();
         let mut config = cri::ContainerConfig { mounts: vec![cri::Mount::default()], ..Default::default() };
         follow(&sandbox, &mut config);
         assert_eq!(config.mounts[0].uid_mappings[0].host_id, LENGTH);

@@ -135,7 +135,7 @@ impl Batch {
     fn sandbox_config(&self, attempt: u32) -> Result<cri::PodSandboxConfig, KubeletError> {
         let (ctx, pod) = (&*self.ctx, &*self.pod);
         let mut config = sandbox::config(pod, attempt, &ctx.config, &ctx.resolv_conf());
-        users::give(&ctx.config.root, pod, &mut config)?;
+        ctx.users.give(pod, &mut config)?;
         Ok(config)
     }
 

@@ -16,6 +16,7 @@ use crate::events::Events;
 use crate::node::NodeStatusManager;
 use crate::probes::Probes;
 use crate::runtime::{Observed, Runtime};
+use crate::users::Users;
 use crate::volumes::VolumeManager;
 use crate::wake::Wakers;
 
@@ -29,6 +30,8 @@ pub struct Context {
     pub runtime: Runtime,
     /// The volumes.
     pub volumes: Arc<VolumeManager>,
+    /// Which ids Pods with users of their own have.
+    pub users: Users,
     /// The probes.
     pub probes: Arc<Probes>,
     /// Events.

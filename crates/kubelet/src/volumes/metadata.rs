@@ -56,7 +56,11 @@ pub fn make_dir(dir: &Path) -> Result<(), KubeletError> {
         .map_err(KubeletError::io("create folder", dir))
 }
 
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), KubeletError> {
+/// Replaces a file whole, on the disk when this returns.
+///
+/// # Errors
+/// [`KubeletError::Io`].
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), KubeletError> {
     let fresh = path.with_extension("json.new");
     let mut file = File::create(&fresh).map_err(KubeletError::io("create", &fresh))?;
     file.write_all(bytes).map_err(KubeletError::io("write", &fresh))?;
