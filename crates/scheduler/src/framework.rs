@@ -122,8 +122,9 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, profile: &Profile, tie: usize
     }
     let (mut feasible, mut rejected) = (Vec::new(), Vec::new());
     // Nothing is compared: the first one is as good as any.
-    let nobody_scores = Plugin::DEFAULT.iter().all(|(plugin, ..)| profile.chosen.weight(*plugin).is_none());
-    let enough = if nobody_scores { 1 } else { enough(total, profile.percentage_of_nodes_to_score) };
+    // Where nothing is compared the first one is as good as any.
+    let enough =
+        if profile.chosen.compares() { enough(total, profile.percentage_of_nodes_to_score) } else { 1 };
     for (node, outcome) in snapshot.nodes.from(snapshot.start).map(tried) {
         match outcome {
             Ok(bindings) => feasible.push((node, bindings)),

@@ -70,7 +70,8 @@ impl Plugin {
 /// Who has a say, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    at: BTreeMap<Point, u32>,
+    /// A bit for each plugin, at each point.
+    at: [u32; POINTS.len()],
     /// The weights of those that score.
     weights: BTreeMap<Plugin, i64>,
 }
@@ -79,7 +80,7 @@ impl Default for Chosen {
     fn default() -> Self {
         let none = PluginSets::default();
         // The default profile has nothing wrong with it.
-        Self::of(&none, "").unwrap_or_else(|_| Self { at: BTreeMap::new(), weights: BTreeMap::new() })
+        Self::of(&none, "").unwrap_or_else(|_| Self { at: Default::default(), weights: BTreeMap::new() })
     }
 }
 
@@ -87,13 +88,19 @@ impl Chosen {
     /// Whether a plugin has a say at a point.
     #[must_use]
     pub fn has(&self, plugin: Plugin, point: Point) -> bool {
-        self.at.get(&point).is_some_and(|set| set & bit(plugin) != 0)
+        self.at[point as usize] & bit(plugin) != 0
     }
 
     /// Whether it may keep a Pod from a node.
     #[must_use]
     pub fn filters(&self, plugin: Plugin) -> bool {
         self.has(plugin, Point::Filter)
+    }
+
+    /// Whether nodes are compared at all.
+    #[must_use]
+    pub fn compares(&self) -> bool {
+        !self.weights.is_empty()
     }
 
     /// Its weight where nodes are compared; nothing if it has no say there.
@@ -119,7 +126,7 @@ impl Chosen {
             }
         }
         let everywhere = sets.everywhere();
-        let mut chosen = Self { at: BTreeMap::new(), weights: BTreeMap::new() };
+        let mut chosen = Self { at: Default::default(), weights: BTreeMap::new() };
         for point in POINTS {
             let set = sets.at(point);
             // One that is named at the point comes with the weight that it has there, one of everywhere with that one's.
@@ -139,7 +146,7 @@ impl Chosen {
             if here.is_empty() && matches!(point, Point::QueueSort | Point::Bind) {
                 wrong.push(format!("{path}: one plugin is needed at {point:?}"));
             }
-            chosen.at.insert(point, here.keys().fold(0, |set, plugin| set | bit(*plugin)));
+            chosen.at[point as usize] = here.keys().fold(0, |set, plugin| set | bit(*plugin));
             if point == Point::Score {
                 chosen.weights = here;
             }
