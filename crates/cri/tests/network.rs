@@ -10,33 +10,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use harness::{Node, container, script};
+use harness::{Node, container, inside, script};
 use trine_contracts::cri::*;
-
-/// Set in the run inside.
-const INSIDE: &str = "TRINE_TEST_INSIDE_NETNS";
-
-/// True if this is the run inside; else the run inside is made, and has passed.
-fn inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    if !trine_kernel::testing::root(test)
-        || !trine_kernel::testing::program(test, "unshare")
-        || !trine_kernel::testing::program(test, "ip")
-    {
-        return false;
-    }
-    let passed = Command::new("unshare")
-        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(passed.success());
-    false
-}
 
 fn own_network(mut config: PodSandboxConfig) -> PodSandboxConfig {
     config.hostname = "my-host".into();

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,31 @@ use trine_cri::Config;
 use trine_images::{BuildSpec, ImageStore};
 
 pub const IMAGE: &str = "localhost/busybox:1";
+/// Set in the run of a test that is inside a network namespace of its own.
+const INSIDE: &str = "TRINE_TEST_INSIDE_NETNS";
 static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// True if this is the run inside a network namespace that stands for the node; else that run is made, and has passed.
+pub fn inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    if !trine_kernel::testing::root(test)
+        || !trine_kernel::testing::program(test, "unshare")
+        || !trine_kernel::testing::program(test, "ip")
+    {
+        return false;
+    }
+    let passed = Command::new("unshare")
+        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
+        .env(INSIDE, "1")
+        .status()
+        .unwrap();
+    assert!(passed.success());
+    false
+}
 
 pub struct Node {
     pub config: Config,

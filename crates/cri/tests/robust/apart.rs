@@ -16,8 +16,6 @@ use crate::harness::{self, Node};
 /// Set in the process that is the runtime: its folder and its instance.
 const FOLDER: &str = "TRINE_TEST_RUNTIME";
 const INSTANCE: &str = "TRINE_TEST_INSTANCE";
-/// Set in the run of a test that is inside a network namespace of its own.
-const INSIDE: &str = "TRINE_TEST_INSIDE_NETNS";
 /// Where to die: `name<TAB>occurrence`.
 const ARMED: &str = "armed";
 /// Names of all places that were reached, one a line, while it is there.
@@ -25,28 +23,6 @@ const VISITED: &str = "visited";
 
 /// How long a daemon may take to serve, or to die where it was told to.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// True if this is the run inside a network namespace that stands for the node; else that run is made, and has passed.
-pub fn inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    if !trine_kernel::testing::root(test)
-        || !trine_kernel::testing::program(test, "unshare")
-        || !trine_kernel::testing::program(test, "ip")
-    {
-        return false;
-    }
-    let passed = Command::new("unshare")
-        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--include-ignored"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(passed.success());
-    false
-}
 
 /// A daemon.
 pub struct Apart {

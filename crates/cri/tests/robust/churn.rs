@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use trine_contracts::cri::*;
 
-use crate::apart::{Apart, inside};
-use crate::harness::{Node, script};
+use crate::apart::Apart;
+use crate::harness::{Node, inside, script};
 use crate::scenario::attempt;
 use crate::world;
 

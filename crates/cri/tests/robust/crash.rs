@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use trine_contracts::cri::*;
 
-use crate::apart::{Apart, inside};
-use crate::harness::{Node, script};
+use crate::apart::Apart;
+use crate::harness::{Node, inside, script};
 use crate::registry::Registry;
 use crate::scenario::{Call, Subject, attempt};
 use crate::world::{self, World};

@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use trine_contracts::cri::*;
 
-use crate::apart::inside;
-use crate::harness::{Node, script};
+use crate::harness::{Node, inside, script};
 use crate::scenario::{attempt, sandbox};
 use crate::world::{self, World};
 

@@ -10,8 +10,7 @@ use rustix::process::Signal;
 use trine_contracts::cri::*;
 use trine_cri::keeper::spawn;
 
-use crate::apart::inside;
-use crate::harness::{Node, script};
+use crate::harness::{Node, inside, script};
 use crate::scenario::sandbox;
 use crate::world;
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use trine_contracts::cri::*;
 
-use crate::apart::inside;
-use crate::harness::{Node, script};
+use crate::harness::{Node, inside, script};
 use crate::registry::Registry;
 use crate::scenario::Call;
 use crate::world::{self, World};
