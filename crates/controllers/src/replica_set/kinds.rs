@@ -7,9 +7,9 @@ use trine_typed::k8s_openapi::api::core::v1::{
     PodTemplateSpec, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
 };
 use trine_typed::kube::Resource;
+use trine_typed::mirror::Kind;
 
 use crate::workload::selecting::{of_labels, selector};
-use trine_typed::mirror::Kind;
 
 /// A kind that keeps a number of Pods.
 pub trait Replicated: Kind + Resource<Scope = NamespaceResourceScope> + serde::Serialize {

@@ -10,12 +10,11 @@ use trine_typed::k8s_openapi::NamespaceResourceScope;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{self, Api, Client, Resource, ResourceExt};
-use trine_typed::mirror::{Mirror, controller_of};
+use trine_typed::mirror::{Kind, Mirror, controller_of};
 
 use super::doubt;
 use super::selecting::selects;
 use crate::frame::ControllerError;
-use trine_typed::mirror::Kind;
 
 /// What an owner has to do about an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,10 +9,9 @@ use trine_objects::selector::label::LabelSelector;
 use trine_typed::k8s_openapi::NamespaceResourceScope;
 use trine_typed::kube::api::ListParams;
 use trine_typed::kube::{self, Api, Client, Resource, ResourceExt};
-use trine_typed::mirror::{Key, Mirror};
+use trine_typed::mirror::{Key, Kind, Mirror};
 
 use crate::frame::ControllerError;
-use trine_typed::mirror::Kind;
 
 /// Whether a write that failed so may have been done: there was no answer, or one of somebody who does not know.
 fn may_be_done(error: &kube::Error) -> bool {

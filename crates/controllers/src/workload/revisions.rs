@@ -12,12 +12,11 @@ use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use trine_typed::k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use trine_typed::kube::{self, Api, Client, Resource, ResourceExt};
-use trine_typed::mirror::{Key, Mirror, controller_of};
+use trine_typed::mirror::{Key, Kind, Mirror, controller_of};
 
 use super::claim::{Claimer, reference};
 use super::template;
 use crate::frame::ControllerError;
-use trine_typed::mirror::Kind;
 
 /// The revisions of a workload.
 #[derive(Debug, Clone, PartialEq)]
