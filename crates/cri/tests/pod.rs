@@ -5,6 +5,7 @@
 mod harness;
 
 use std::path::Path;
+use std::time::Duration;
 
 use harness::{Node, container, script, secured};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, unmount};
@@ -87,6 +88,35 @@ async fn ends_are_told_with_code_and_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stop_right_after_the_start_waits_until_the_program_hears_it() {
+    let test = "a_stop_right_after_the_start_waits_until_the_program_hears_it";
+    let Some(node) = Node::start(test).await else { return };
+    let pod = node.run_pod(&node.pod("early")).await;
+    let polite = "sleep 0.3; n=0; trap 'n=$((n + 1)); echo told $n' TERM; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; exit 7";
+    let id = node.run(&pod, script("polite", polite)).await;
+    let begun = std::time::Instant::now();
+    let stop = |timeout| StopContainerRequest { container_id: id.clone(), timeout };
+    // The first caller gives up while the program is deaf; of the others one tells it.
+    let given_up = Duration::from_millis(50);
+    assert!(tokio::time::timeout(given_up, node.client().stop_container(stop(20))).await.is_err());
+    let (mut a, mut b) = (node.client(), node.client());
+    let (a, b) = tokio::join!(a.stop_container(stop(20)), b.stop_container(stop(20)));
+    a.and(b).unwrap();
+    assert_eq!(node.status(&id).await.exit_code, 7, "it ended by itself");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(node.log(&id).await, ["stdout F told 1"], "once");
+    let id = node.run(&pod, container("deaf", &["sleep", "1000"])).await;
+    let begun = std::time::Instant::now();
+    node.client()
+        .stop_container(StopContainerRequest { container_id: id.clone(), timeout: 1 })
+        .await
+        .unwrap();
+    assert_eq!(node.status(&id).await.exit_code, 137, "one that never hears is killed");
+    assert!((1..3).contains(&begun.elapsed().as_secs()), "after its grace: {:?}", begun.elapsed());
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_not_there_is_named_when_the_container_starts() {
     let Some(node) = Node::start("a_program_that_is_not_there_is_named_when_the_container_starts").await
     else {
@@ -130,13 +160,13 @@ async fn an_exec_that_takes_too_long_is_killed_and_one_whose_child_holds_its_out
     let request = ExecSyncRequest { container_id: id.clone(), cmd, timeout: 1 };
     let late = node.client().exec_sync(request).await.unwrap_err();
     assert_eq!(late.code(), Code::DeadlineExceeded);
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let left = node.stdout(&id, "cat /proc/[0-9]*/cmdline | grep -c 'slee[p].500' || true").await;
     assert_eq!(left, "0", "the late one is gone");
     let begun = std::time::Instant::now();
     let response = node.exec(&id, "sleep 30 & echo done").await;
     assert_eq!((response.exit_code, response.stdout.as_slice()), (0, &b"done\n"[..]));
-    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(5));
     let big = node.exec(&id, "head -c 3000000 /dev/zero").await;
     assert_eq!(big.stdout.len(), 3_000_000);
     node.finish().await;

@@ -13,7 +13,7 @@ use super::image_volume;
 use super::record::{Container, State};
 use super::spec::limits;
 use crate::error::{CriError, chain};
-use crate::keeper::{KeeperError, Request};
+use crate::keeper::{KeeperError, Reply, Request};
 use crate::runtime::{Runtime, now};
 use crate::sandbox::Sandbox;
 
@@ -23,6 +23,9 @@ const START_DEADLINE: Duration = Duration::from_secs(30);
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long the keeper may take for what is quick.
 const QUICK: Duration = Duration::from_secs(5);
+/// How long a program that does not hear its stop signal is left before it is looked at again: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest grace, s, so that a foolish one does not overflow a clock.
 const MAX_GRACE: u64 = 60 * 60 * 24 * 365;
 
@@ -134,20 +137,20 @@ impl Runtime {
             State::Exited => return Ok(()),
             State::Running if !grace.is_zero() => {
                 // Once, however many ask: a second one makes programs give up what they are about.
-                if !container.told_to_stop.swap(true, Ordering::SeqCst) {
-                    let told = self.signal(container, container.record().stop_signal).await;
-                    container.told_to_stop.store(told.is_ok(), Ordering::SeqCst);
-                    told?;
-                }
-                failpoint("StopContainer: told");
-                if tokio::time::timeout(grace, container.exited()).await.is_ok() {
-                    return Ok(());
+                let ends = async {
+                    self.tell_to_stop(container).await?;
+                    failpoint("StopContainer: told");
+                    container.exited().await;
+                    Ok(())
+                };
+                if let Ok(ended) = tokio::time::timeout(grace, ends).await {
+                    return ended;
                 }
             }
             _ => {}
         }
         // A keeper that does not answer is no reason to let it live: its group is killed then.
-        let killed = self.signal(container, SIGKILL).await;
+        let killed = self.signal(container, SIGKILL, false).await;
         failpoint("StopContainer: killed");
         if killed.is_ok() && tokio::time::timeout(KILL_DEADLINE, container.exited()).await.is_ok() {
             return Ok(());
@@ -160,12 +163,39 @@ impl Runtime {
         })
     }
 
-    async fn signal(&self, container: &Arc<Container>, signal: i32) -> Result<(), CriError> {
-        let Some(keeper) = self.pod_of(container)?.keeper() else { return Ok(()) };
-        let request = Request::Kill { container: container.id.clone(), signal };
+    /// Sends the stop signal, as soon as the program hears it: one that has only just started has no handler yet, and
+    /// as the first of its namespace it would lose the signal. Once, however many ask: a second one makes programs give
+    /// up what they are about.
+    async fn tell_to_stop(&self, container: &Arc<Container>) -> Result<(), CriError> {
+        let mut pause = FIRST_PAUSE;
+        while container.state() == State::Running {
+            let (runtime, container) = (self.clone(), Arc::clone(container));
+            // To its end even if the caller gives up: what was sent has to be known.
+            let told = tokio::spawn(async move {
+                if container.told_to_stop.swap(true, Ordering::SeqCst) {
+                    return Ok(true);
+                }
+                let told = runtime.signal(&container, container.record().stop_signal, true).await;
+                container.told_to_stop.store(matches!(told, Ok(true)), Ordering::SeqCst);
+                told
+            });
+            if told.await.map_err(CriError::joined("StopContainer"))?? {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// False if it was not sent, because the process would not hear it yet and `if_heard` is asked for.
+    async fn signal(&self, container: &Container, signal: i32, if_heard: bool) -> Result<bool, CriError> {
+        let Some(keeper) = self.pod_of(container)?.keeper() else { return Ok(true) };
+        let request = Request::Kill { container: container.id.clone(), signal, if_heard };
         match keeper.call(request, QUICK).await {
+            Ok(Reply::Deaf) => Ok(false),
             // The keeper's end is the container's, and comes as its end.
-            Ok(_) | Err(KeeperError::Unknown | KeeperError::Gone { .. }) => Ok(()),
+            Ok(_) | Err(KeeperError::Unknown | KeeperError::Gone { .. }) => Ok(true),
             Err(source) => {
                 Err(CriError::Keeper { call: "StopContainer", object: container.id.clone(), source })
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use trine_kernel::container::Stdio;
-use trine_kernel::proc::{SIGKILL, namespace};
+use trine_kernel::proc::{SIGKILL, is_heard, namespace};
 
 use super::connection::Role as Line;
 use super::frame::Kind;
@@ -75,7 +75,7 @@ impl Keeper {
             Request::List => Some(Reply::Containers(self.states())),
             Request::Create(new) => self.create(*new, waiter),
             Request::Start { container } => self.start(&container, waiter(START_DEADLINE)),
-            Request::Kill { container, signal } => Some(self.kill(&container, signal)),
+            Request::Kill { container, signal, if_heard } => Some(self.kill(&container, signal, if_heard)),
             Request::Forget { container } => Some(self.forget(&container)),
             Request::Reopen { container } => Some(self.reopen(&container)),
             Request::Exec(new) => self.exec(*new, waiter),
@@ -169,12 +169,15 @@ impl Keeper {
         }
     }
 
-    fn kill(&mut self, container: &str, signal: i32) -> Reply {
+    fn kill(&mut self, container: &str, signal: i32, if_heard: bool) -> Reply {
         let Some(task) = self.find(container).and_then(|id| self.tasks.get(&id)) else {
             return Reply::Unknown;
         };
         // A child that still waits for its start would take a signal that it may ask for later.
         let signal = if task.phase == Phase::Running { signal } else { SIGKILL };
+        if if_heard && !is_heard(task.child.pid, signal) {
+            return Reply::Deaf;
+        }
         match task.signal(signal) {
             Ok(()) => Reply::Done,
             Err(error) => Reply::Failed(format!("signal {signal}: {error}")),

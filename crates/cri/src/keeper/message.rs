@@ -26,6 +26,9 @@ pub enum Request {
         container: String,
         /// The signal's number.
         signal: i32,
+        /// Not if the kernel would drop it, because the process has no handler yet: [`Reply::Deaf`] then.
+        #[serde(default)]
+        if_heard: bool,
     },
     /// Kill a container if it runs, and forget it, at the latest when it has ended.
     Forget {
@@ -102,6 +105,8 @@ pub struct NewExec {
 pub enum Reply {
     /// It is done.
     Done,
+    /// It is not done: the process would not hear the signal yet.
+    Deaf,
     /// It is done, and this is the process.
     Process(ProcessId),
     /// The containers.

@@ -11,4 +11,4 @@ mod signal;
 
 pub use fork::{Forked, NewNamespaces, children_are_reaped, exit_now, fork, hold_pid_namespace};
 pub use identity::{ProcessId, become_subreaper, boot_id};
-pub use signal::{SIGKILL, SIGTERM, signal_group, signal_number, signal_pid, signal_pidfd};
+pub use signal::{SIGKILL, SIGTERM, is_heard, signal_group, signal_number, signal_pid, signal_pidfd};

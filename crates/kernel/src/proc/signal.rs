@@ -51,6 +51,28 @@ pub fn signal_group(pid: i32, number: i32) -> io::Result<()> {
     gone_is_success(unsafe { libc::kill(-pid, number) }.into())
 }
 
+/// False if the kernel would drop signal `number` sent to `pid` now, though it may not later: the first process of a
+/// pid namespace gets none whose effect is the default one (pid_namespaces(7)), so also none that it is about to catch.
+#[must_use]
+pub fn is_heard(pid: i32, number: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/status")).map_or(true, |status| hears(&status, number))
+}
+
+/// The same of the text of `/proc/<pid>/status` (proc_pid_status(5)).
+fn hears(status: &str, number: i32) -> bool {
+    if number == SIGKILL || number == libc::SIGSTOP {
+        return true;
+    }
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
+    let is_first = field("NSpid:").split_ascii_whitespace().next_back() == Some("1");
+    let holds = |name: &str| {
+        let bits = u64::from_str_radix(field(name), 16).unwrap_or(0);
+        u32::try_from(number - 1).is_ok_and(|bit| bits.checked_shr(bit).unwrap_or(0) & 1 == 1)
+    };
+    // One that is blocked waits for whoever unblocks or fetches it; one that is ignored is meant to be.
+    !is_first || ["SigCgt:", "SigBlk:", "SigIgn:"].into_iter().any(holds)
+}
+
 fn gone_is_success(result: libc::c_long) -> io::Result<()> {
     if result == 0 {
         return Ok(());
@@ -139,6 +161,33 @@ mod tests {
         ] {
             assert_eq!(signal_number(text), number, "{text}");
         }
+    }
+
+    #[test]
+    fn the_first_process_of_a_namespace_hears_only_what_it_asks_for() {
+        let status = |pids: &str, blocked: u64, ignored: u64, caught: u64| {
+            format!(
+                "Name:\tx\nNSpid:\t{pids}\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n"
+            )
+        };
+        let (term, last) = (1 << 14, 1 << 63);
+        for (text, signal, heard) in [
+            (status("70\t1", 0, 0, 0), 15, false),
+            (status("70\t1", 0, 0, term), 15, true),
+            (status("70\t1", term, 0, 0), 15, true),
+            (status("70\t1", 0, term, 0), 15, true),
+            (status("70\t1", 0, 0, term), 2, false),
+            (status("70\t1", 0, 0, last), 64, true),
+            (status("70\t1", 0, 0, 0), 9, true),
+            (status("70\t1", 0, 0, 0), 19, true),
+            (status("70\t5", 0, 0, 0), 15, true),
+            (status("70", 0, 0, 0), 15, true),
+            (String::new(), 15, true),
+        ] {
+            assert_eq!(hears(&text, signal), heard, "{signal}: {text}");
+        }
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(is_heard(own, SIGTERM));
     }
 
     #[test]
