@@ -106,7 +106,18 @@ impl Cluster {
     /// # Panics
     /// If it fails.
     pub fn start(&self) {
-        let _ = self.trine(&["up", "--detach"]).expect_ok();
+        self.start_with(&[]);
+    }
+
+    /// Runs `trine up --detach` with these variables in its environment.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn start_with(&self, variables: &[(&str, &str)]) {
+        let mut command = Command::new(program());
+        command.args(["up", "--detach", "--data-dir"]).arg(&self.dir).envs(variables.iter().copied());
+        let outcome: Outcome = command.stdin(Stdio::null()).output().expect("trine starts").into();
+        let _ = outcome.expect_ok();
     }
 
     /// The data dir.

@@ -49,4 +49,5 @@ pub mod user;
 pub mod verbs;
 pub mod webhook;
 
+pub use http::REQUESTS;
 pub use server::{Accounts, ApiServer, AuditConfig, Config, StartError, start};

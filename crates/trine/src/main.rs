@@ -25,6 +25,7 @@ mod settings;
 mod sim;
 mod steps;
 mod storage;
+mod telemetry;
 mod up;
 mod web;
 
@@ -38,6 +39,7 @@ use cli::args::DownArgs;
 use cli::node_args::AgentArgs;
 use cli::{Cli, Command};
 use layout::Layout;
+use telemetry::{RequestLayer, Spans};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -154,7 +156,9 @@ fn log(layout: Option<&Layout>) -> anyhow::Result<()> {
     let default = if layout.is_some() { "info,trine::step=off" } else { "warn" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| default.into());
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(filter);
-    let steps = layout.map(|l| steps::collect(&l.steps(), None)).transpose()?;
-    tracing_subscriber::registry().with(lines).with(steps).try_init()?;
+    let spans = layout.map(|_| Spans::start()).transpose()?.flatten();
+    let requests = spans.clone().map(RequestLayer::layer);
+    let steps = layout.map(|l| steps::collect(&l.steps(), None, spans)).transpose()?;
+    tracing_subscriber::registry().with(lines).with(steps).with(requests).try_init()?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use opentelemetry::trace::SpanId;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Subscriber, debug};
@@ -15,6 +16,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 use trine_why::trace::Step;
+
+use crate::telemetry::{Closed, Spans, new_id};
 
 /// The target of spans that are steps.
 pub const TARGET: &str = "trine::step";
@@ -26,19 +29,27 @@ const MAX_FILE: u64 = 8 * 1024 * 1024;
 /// The layer that collects steps.
 pub struct StepLayer {
     to: mpsc::Sender<Step>,
+    spans: Option<Spans>,
 }
 
 struct Open {
     since: Instant,
     started: SystemTime,
     fields: BTreeMap<&'static str, String>,
+    /// Its number and that of the step around it, where spans are exported.
+    place: Option<(SpanId, Option<SpanId>)>,
 }
 
-/// Starts the writer of `file` and gives the layer that feeds it. `listener` sees every step too.
+/// Starts the writer of `file` and gives the layer that feeds it. `listener` sees every step too, and `spans` has each as a
+/// span.
 ///
 /// # Errors
 /// If the file cannot be opened or the writer's thread not be started.
-pub fn collect(file: &Path, listener: Option<mpsc::Sender<Step>>) -> anyhow::Result<StepLayer> {
+pub fn collect(
+    file: &Path,
+    listener: Option<mpsc::Sender<Step>>,
+    spans: Option<Spans>,
+) -> anyhow::Result<StepLayer> {
     let (to, from) = mpsc::channel::<Step>();
     if let Some(parent) = file.parent() {
         std::fs::create_dir_all(parent)?;
@@ -56,7 +67,7 @@ pub fn collect(file: &Path, listener: Option<mpsc::Sender<Step>>) -> anyhow::Res
             log.flush();
         }
     })?;
-    Ok(StepLayer { to })
+    Ok(StepLayer { to, spans })
 }
 
 struct StepLog {
@@ -102,15 +113,23 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StepLayer {
             return;
         }
         let mut fields = BTreeMap::new();
+        let mut parent = None;
         let around = span.scope().skip(1).find(|s| s.metadata().target() == TARGET);
         if let Some(around) = around
             && let Some(open) = around.extensions().get::<Open>()
         {
             let inherited = open.fields.iter().filter(|(key, _)| INHERITED.contains(key));
             fields.extend(inherited.map(|(key, value)| (*key, value.clone())));
+            parent = open.place.map(|(id, _)| id);
         }
         attributes.record(&mut Fields(&mut fields));
-        span.extensions_mut().insert(Open { since: Instant::now(), started: SystemTime::now(), fields });
+        let place = self.spans.is_some().then(|| (new_id(), parent));
+        span.extensions_mut().insert(Open {
+            since: Instant::now(),
+            started: SystemTime::now(),
+            fields,
+            place,
+        });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
@@ -138,6 +157,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StepLayer {
             detail: open.fields.remove("detail"),
             error: open.fields.remove("error"),
         };
+        if let (Some(spans), Some((id, parent))) = (&self.spans, open.place) {
+            spans.step(&Closed { step: &step, id, parent });
+        }
         // The writer is gone only when the process ends.
         let _ = self.to.send(step);
     }
@@ -170,7 +192,7 @@ mod tests {
     fn a_step_knows_its_pod_from_the_step_around_it_and_its_error() {
         let dir = tempfile::tempdir().unwrap();
         let (to, seen) = mpsc::channel();
-        let layer = collect(&dir.path().join("steps.jsonl"), Some(to)).unwrap();
+        let layer = collect(&dir.path().join("steps.jsonl"), Some(to), None).unwrap();
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || {
             let outer =

@@ -10,10 +10,13 @@
 //! - [`snapshot`] the whole store, for a backup
 //! - `answer` what goes back
 //! - `connect` what is asked before somebody connects to a Pod, Service or node
+//! - `request_log` what is told of each
 //! - `proxy` passed on to Pods, Services and nodes, the `links` of their pages led back through it
 //! - `scale` replicas of any kind
 //! - [`stream`] logs, commands and ports, passed on to the kubelet; `tunnel` and `log_socket` through a
 //!   WebSocket
+
+pub use request_log::REQUESTS;
 
 pub mod accept;
 mod answer;
@@ -29,6 +32,7 @@ mod log_socket;
 pub(crate) mod proxy;
 mod repeated_keys;
 pub mod reply;
+mod request_log;
 pub mod route;
 mod scale;
 pub mod serve;

@@ -13,6 +13,7 @@ use super::answer::{json_bytes, warned, written};
 use super::document::{applied, document};
 use super::form::Form;
 use super::reply::Wish;
+use super::request_log::Noted;
 use super::{connect, described, discovery, health, snapshot, stream};
 use crate::access::gate::Gate;
 use crate::access::review;
@@ -56,12 +57,16 @@ pub struct Server {
 impl Server {
     /// Answers one request of `user` (`None`: nobody known yet), in the form that the client takes.
     pub async fn answer(self: Arc<Self>, request: Request<Body>, user: Option<User>) -> Response {
-        let wish = Wish::of(&request);
+        let (wish, noted) = (Wish::of(&request), Noted::begin(&request));
         let server = Arc::clone(&self);
         // What is done for a request is large and passed through many hands: a pointer to it is.
         let response =
             self.gate.pass(request, user, |request, path| Box::pin(server.route(request, path))).await;
-        wish.dress(response).await
+        let response = wish.dress(response).await;
+        if let Some(noted) = noted {
+            noted.end(response.status());
+        }
+        response
     }
 
     async fn route(self: Arc<Self>, request: Request<Body>, path: String) -> Response {

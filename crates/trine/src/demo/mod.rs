@@ -44,7 +44,7 @@ const WIDTH: usize = 40;
 pub async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let layout = temporary()?;
     let (to, seen) = mpsc::channel();
-    let collector = steps::collect(&layout.steps(), Some(to))?;
+    let collector = steps::collect(&layout.steps(), Some(to), None)?;
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into());
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(filter);
     tracing_subscriber::registry().with(lines).with(collector).try_init()?;
