@@ -13,4 +13,5 @@ mod node;
 mod nodes_lost;
 mod promises;
 mod replica_sets;
+mod resource_claims;
 mod stateful_sets;
