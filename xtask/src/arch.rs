@@ -13,7 +13,7 @@ const LONG: usize = 500;
 /// Hard limit: longer ones are an error.
 const TOO_LONG: usize = 800;
 /// The rooms from top to bottom; a crate may use those below it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "trine",
     "trine-why",
     "trine-apiserver",
@@ -31,6 +31,7 @@ const ORDER: [&str; 22] = [
     "trine-csi-driver",
     "trine-contracts",
     "trine-typed",
+    "trine-cel",
     "trine-objects",
     "trine-store",
     "trine-kernel",

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::cel::{Expression, Known, Run};
 use crate::registry::text;
+use trine_cel::{Expression, Known, Run};
 
 /// Expressions that must all hold.
 #[derive(Debug, Default)]
@@ -67,8 +67,8 @@ impl Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cel::Bindings;
     use serde_json::json;
+    use trine_cel::Bindings;
 
     #[test]
     fn one_that_does_not_hold_decides_before_one_that_fails() {

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::attempt::Attempt;
 use crate::catalog::Served;
-use crate::cel::{Asking, Bindings, Run};
+use crate::cel::Asking;
 use crate::registry::Registry;
+use trine_cel::{Bindings, Run};
 
 /// The objects of a request under a version.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Wanted {
             object: self.object.as_ref(),
             old: self.old.as_ref(),
             request: Some(&request),
-            asking: Some(asking(registry, attempt)),
+            more: Some(&asking(registry, attempt)),
             ..Bindings::default()
         })
     }

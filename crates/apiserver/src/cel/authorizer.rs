@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use kube_cel::cel::extractors::This;
-use kube_cel::cel::objects::Opaque;
-use kube_cel::cel::{Context, ExecutionError, ResolveResult, Value as Cel};
+use trine_cel::cel::extractors::This;
+use trine_cel::cel::objects::Opaque;
+use trine_cel::cel::{Context, ExecutionError, ResolveResult, Value as Cel};
+use trine_cel::{Names, REQUEST_RESOURCE};
 
 use crate::access::Authorizer;
 use crate::access::attributes::{Attributes, Resource, Subject};
@@ -25,10 +26,19 @@ pub struct Asking {
 
 impl Asking {
     /// `authorizer` and `authorizer.requestResource`.
-    pub(super) fn roots(&self) -> (Cel, Cel) {
+    fn roots(&self) -> (Cel, Cel) {
         let user = Arc::clone(&self.user);
         let own = Asked::Resource { user: Arc::clone(&user), wanted: self.request.clone() };
         (Asked::Anything { user }.into(), own.into())
+    }
+}
+
+impl Names for Asking {
+    fn add(&self, context: &mut Context<'static>) {
+        let (everything, own) = self.roots();
+        context.add_variable_from_value("authorizer", everything);
+        context.add_variable_from_value(REQUEST_RESOURCE, own);
+        register(context, self);
     }
 }
 
@@ -55,7 +65,7 @@ impl From<Asked> for Cel {
 }
 
 /// Adds the functions.
-pub(super) fn register(context: &mut Context<'_>, asking: &Asking) {
+fn register(context: &mut Context<'_>, asking: &Asking) {
     context.add_function("path", |This(this): This<Cel>, path: Arc<String>| match asked(&this)? {
         Asked::Anything { user } => given(Asked::Path { user, path: path.to_string() }),
         _ => overload(),

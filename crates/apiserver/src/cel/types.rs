@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::stack::{bounded, parse, reading};
-use kube_cel::cel::common::ast::{
+use trine_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
+use trine_cel::{bounded, parse, reading};
 use trine_objects::schema::{ObjectRef, Scalar, SchemaRef, Shape};
 
 /// The type of a part.

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::Version;
 use super::definition::mentions;
 use super::values::{at, named};
-use crate::cel::{bounded, evaluating, reading};
 use crate::kinds::Cause;
+use trine_cel::{bounded, evaluating, reading};
 
 const RULES: &str = "x-kubernetes-validations";
 

@@ -9,10 +9,10 @@ use crate::admission::attempt::Attempt;
 use crate::admission::conditions::Met;
 use crate::admission::wanted::{Wanted, asking};
 use crate::catalog::Served;
-use crate::cel::{Bindings, Run};
 use crate::kinds::Objects;
 use crate::registry::Registry;
 use crate::status::ApiError;
+use trine_cel::{Bindings, Run};
 
 /// One decision to make.
 pub(super) struct Call<E> {
@@ -127,7 +127,7 @@ impl<E> Call<E> {
             request: Some(&request),
             params: self.param.as_ref(),
             namespace,
-            asking: Some(asking(registry, attempt)),
+            more: Some(&asking(registry, attempt)),
             variables: Arc::clone(&self.policy.variables),
         })
     }

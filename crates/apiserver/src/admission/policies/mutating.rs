@@ -1,8 +1,8 @@
 //! `MutatingAdmissionPolicy`: expressions that change what is written.
 
 use http::StatusCode;
-use kube_cel::cel::Value as Cel;
 use serde_json::{Value, json};
+use trine_cel::cel::Value as Cel;
 use trine_objects::apply::{atomics, merge, validate};
 use trine_objects::patch;
 use trine_objects::schema::{self, SchemaRef};
@@ -17,9 +17,9 @@ use crate::admission::conditions::Met;
 use crate::admission::patched::take_over;
 use crate::admission::wanted::Wanted;
 use crate::catalog::Served;
-use crate::cel::{Expression, to_json};
 use crate::registry::{Registry, text};
 use crate::status::ApiError;
+use trine_cel::{Expression, to_json};
 
 /// What a policy changes.
 #[derive(Debug)]
@@ -214,7 +214,7 @@ fn said(policy: &str, binding: &str, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cel::{Bindings, Known, Run};
+    use trine_cel::{Bindings, Known, Run};
 
     fn given(text: &str) -> Cel {
         let expression = Expression::compile(text, &Known { objects: true, ..Known::default() }).unwrap();

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::admission::conditions::Conditions;
 use crate::admission::matching::Matching;
-use crate::cel::{Expression, Known, Variables};
 use crate::registry::text;
+use trine_cel::{Expression, Known, Variables};
 
 /// A policy; `E` is what it decides.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Names {
     /// What an expression may use; `authorizer` says whether it may ask who may do what.
     #[must_use]
     pub fn known(&self, authorizer: bool) -> Known<'_> {
-        Known { params: self.params, authorizer, variables: &self.variables, objects: false }
+        Known { params: self.params, authorizer, variables: &self.variables, ..Known::default() }
     }
 
     /// What an expression may use that makes a change.

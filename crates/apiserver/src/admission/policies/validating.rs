@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kube_cel::cel::Value as Cel;
 use serde_json::{Value, json};
+use trine_cel::cel::Value as Cel;
 
 use super::calls::{Call, calls, namespace_of};
 use super::policy::Names;
@@ -13,9 +13,9 @@ use crate::access::audit::annotations::annotate;
 use crate::admission::attempt::Attempt;
 use crate::admission::conditions::Met;
 use crate::admission::wanted::Wanted;
-use crate::cel::{Expression, Run};
 use crate::registry::{Registry, text};
 use crate::status::ApiError;
+use trine_cel::{Expression, Run};
 
 /// The longest message that an expression may make, bytes. Source: `MaxEvaluatedMessageExpressionSizeBytes`.
 const LONGEST_MESSAGE: usize = 5 * 1024;

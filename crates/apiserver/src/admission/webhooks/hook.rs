@@ -8,10 +8,10 @@ use crate::admission::attempt::Attempt;
 use crate::admission::conditions::{Conditions, Met};
 use crate::admission::matching::Matching;
 use crate::admission::wanted::Wanted;
-use crate::cel::Known;
 use crate::registry::{Registry, text};
 use crate::status::ApiError;
 use crate::webhook::Endpoint;
+use trine_cel::Known;
 
 /// How long a webhook may take that does not say.
 const TIMEOUT_SECONDS: u64 = 10;

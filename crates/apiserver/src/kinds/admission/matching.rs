@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::cel::{Expression, Known};
 use crate::kinds::fields::{default, items, items_mut, text};
 use crate::kinds::workload::template::label_selector;
 use crate::kinds::{Cause, Causes};
+use trine_cel::{Expression, Known};
 use trine_objects::names;
 
 /// The most conditions of one webhook or policy.

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::matching::{self, expressed};
-use crate::cel::Known;
 use crate::kinds::columns::{age, name};
 use crate::kinds::fields::{default, is_unset, items, text};
 use crate::kinds::{Cause, Causes, Column, Hooks};
+use trine_cel::Known;
 use trine_objects::names;
 
 /// The most notes of one policy.
@@ -64,7 +64,8 @@ impl Hooks for ValidatingPolicies {
             causes.add(Cause::required("spec.auditAnnotations", detail));
         }
         let params = spec["paramKind"].is_object();
-        let known = Known { params, authorizer: true, variables: &variables, objects: false };
+        let known =
+            Known { params, authorizer: true, variables: &variables, objects: false, ..Known::default() };
         for (i, v) in validations.iter().enumerate() {
             validation(v, &format!("spec.validations[{i}]"), &known, &mut causes);
         }
@@ -116,7 +117,8 @@ impl Hooks for MutatingPolicies {
             causes.add(Cause::required("spec.mutations", "mutations must contain at least one item"));
         }
         let params = spec["paramKind"].is_object();
-        let known = Known { params, authorizer: true, variables: &variables, objects: true };
+        let known =
+            Known { params, authorizer: true, variables: &variables, objects: true, ..Known::default() };
         for (i, m) in mutations.iter().enumerate() {
             mutation(m, &format!("spec.mutations[{i}]"), &known, &mut causes);
         }
@@ -188,7 +190,8 @@ fn common(obj: &Value, old: Option<&Value>, causes: &mut Causes) -> Vec<String> 
         } else if !is_identifier(own) {
             causes.add(Cause::invalid(format!("{path}.name"), own, "must be a valid CEL identifier"));
         }
-        let known = Known { params, authorizer: true, variables: &variables, objects: false };
+        let known =
+            Known { params, authorizer: true, variables: &variables, objects: false, ..Known::default() };
         let field = format!("{path}.expression");
         expressed(text(variable, "expression"), &field, "expression is not specified", &known, causes);
         variables.push(own.to_owned());

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::matching;
-use crate::cel::Known;
 use crate::kinds::columns::{age, name};
 use crate::kinds::fields::{default, items, items_mut, text};
 use crate::kinds::{Cause, Causes, Column, Hooks};
+use trine_cel::Known;
 use trine_objects::names;
 
 /// The versions of reviews that are spoken.

@@ -8,22 +8,24 @@ use kube_cel::cel::objects::{Key, Map, OptionalValue};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult, Value as Cel};
 
 /// The keys of a map, the places of a list.
-pub(super) const KEYS: &str = "@keys";
+pub(crate) const KEYS: &str = "@keys";
 /// A map with one more entry.
-pub(super) const PUT: &str = "@put";
+pub(crate) const PUT: &str = "@put";
 /// Two maps as one.
-pub(super) const MERGE: &str = "@merge";
+pub(crate) const MERGE: &str = "@merge";
 /// A list in the order of other values, one for each item.
-pub(super) const SORT: &str = "@sort";
+pub(crate) const SORT: &str = "@sort";
 /// What an optional value becomes, if it is there, as an optional value again: the value, a name for it, an expression.
-pub(super) const OPT_MAP: &str = "@optMap";
+pub(crate) const OPT_MAP: &str = "@optMap";
 /// The same where the expression gives an optional value itself.
-pub(super) const OPT_FLAT_MAP: &str = "@optFlatMap";
+pub(crate) const OPT_FLAT_MAP: &str = "@optFlatMap";
+/// What a device has of a domain.
+pub(crate) const DOMAIN: &str = "@domain";
 /// The longest list that is made of nothing. Upstream's costs allow about as much.
 const LONGEST_RANGE: i64 = 100_000;
 
 /// Adds the functions.
-pub(super) fn register(context: &mut Context<'_>) {
+pub(crate) fn register(context: &mut Context<'_>) {
     context.add_function(KEYS, |of: Cel| -> ResolveResult {
         match of {
             Cel::List(list) => (0..list.len()).map(place).collect::<Result<Vec<_>, _>>().map(listed),
@@ -38,6 +40,11 @@ pub(super) fn register(context: &mut Context<'_>) {
     context.add_function(MERGE, |map: Cel, more: Cel| -> ResolveResult {
         let Cel::Map(more) = more else { return Err(ExecutionError::NoSuchOverload) };
         with(map, more.map.iter().map(|(k, v)| (k.clone(), v.clone())))
+    });
+    context.add_function(DOMAIN, |map: Cel, domain: Cel| -> ResolveResult {
+        let Cel::Map(map) = map else { return Err(ExecutionError::NoSuchOverload) };
+        let domain: Key = domain.try_into().map_err(ExecutionError::UnsupportedKeyType)?;
+        Ok(map.map.get(&domain).cloned().unwrap_or_else(|| Cel::Map(Map { map: Arc::default() })))
     });
     context.add_function(SORT, |list: Arc<Vec<Cel>>, keys: Arc<Vec<Cel>>| -> ResolveResult {
         let mut order: Vec<usize> = (0..list.len().min(keys.len())).collect();

@@ -9,7 +9,7 @@ use kube_cel::cel::objects::{Key, Map, OptionalValue};
 use serde_json::Value;
 
 /// JSON as expressions see it.
-pub(super) fn to_cel(value: &Value) -> Cel {
+pub(crate) fn to_cel(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
         Value::Bool(b) => Cel::Bool(*b),

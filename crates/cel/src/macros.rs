@@ -5,7 +5,7 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators,
 };
 
-use super::functions::{KEYS, MERGE, PUT, SORT};
+use crate::functions::{KEYS, MERGE, PUT, SORT};
 
 /// What is looped over, and what a loop has made so far. No expression can say these names.
 const OVER: &str = "@over";
@@ -17,7 +17,7 @@ struct Writer {
 }
 
 /// The same call without the macro; `None` if it is none of these.
-pub(super) fn expanded(call: &CallExpr) -> Option<IdedExpr> {
+pub(crate) fn expanded(call: &CallExpr) -> Option<IdedExpr> {
     let target = call.target.as_deref()?;
     let w = Writer { id: target.id };
     let name = |at: usize| match call.args.get(at).map(|arg| &arg.expr) {

@@ -8,12 +8,11 @@ use kube_cel::KubeCelExt;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult, Value as Cel};
 use serde_json::Value;
 
-use super::Expression;
-use super::authorizer::{self, Asking};
-use super::functions;
-use super::rewrite::{REQUEST_RESOURCE, STEP, VARIABLE};
-use super::stack::evaluating;
-use super::values::to_cel;
+use crate::Expression;
+use crate::functions;
+use crate::rewrite::{STEP, VARIABLE};
+use crate::stack::evaluating;
+use crate::values::to_cel;
 
 /// Rounds of loops in all expressions of one run. Upstream counts costs, of which a round is at least one: 1,000,000 for an
 /// expression.
@@ -21,6 +20,12 @@ const MOST_STEPS: u64 = 1_000_000;
 
 /// The named expressions of a policy.
 pub type Variables = Arc<HashMap<String, Expression>>;
+
+/// What brings names and functions of its own.
+pub trait Names {
+    /// Adds them. Called once for each [`Run`], before anything is evaluated.
+    fn add(&self, context: &mut Context<'static>);
+}
 
 /// What the names in expressions stand for.
 #[derive(Default)]
@@ -35,8 +40,8 @@ pub struct Bindings<'a> {
     pub params: Option<&'a Value>,
     /// The object's namespace.
     pub namespace: Option<&'a Value>,
-    /// Whom to ask who may do what.
-    pub asking: Option<Asking>,
+    /// Further names, with their functions.
+    pub more: Option<&'a dyn Names>,
     /// Named expressions.
     pub variables: Variables,
 }
@@ -82,20 +87,11 @@ impl Run {
         ] {
             context.add_variable_from_value(name, of(value));
         }
-        if let Some(asking) = bindings.asking {
-            let (everything, own) = asking.roots();
-            context.add_variable_from_value("authorizer", everything);
-            context.add_variable_from_value(REQUEST_RESOURCE, own);
-            authorizer::register(&mut context, &asking);
+        if let Some(more) = bindings.more {
+            more.add(&mut context);
         }
         functions::register(&mut context);
-        let steps = AtomicU64::new(0);
-        context.add_function(STEP, move || -> ResolveResult {
-            if steps.fetch_add(1, Ordering::Relaxed) < MOST_STEPS {
-                return Ok(Cel::Bool(true));
-            }
-            Err(ExecutionError::function_error("loop", "operation cancelled: actual cost limit exceeded"))
-        });
+        count_steps(&mut context, Arc::default());
         let lazy = Lazy { expressions: bindings.variables, done: Mutex::default() };
         context.add_function(
             VARIABLE,
@@ -126,11 +122,22 @@ impl Run {
     }
 }
 
-fn resolve(expression: &Expression, context: &Context<'_>) -> ResolveResult {
+/// Lets loops go on as long as `steps` allows.
+pub(crate) fn count_steps(context: &mut Context<'static>, steps: Arc<AtomicU64>) {
+    context.add_function(STEP, move || -> ResolveResult {
+        if steps.fetch_add(1, Ordering::Relaxed) < MOST_STEPS {
+            return Ok(Cel::Bool(true));
+        }
+        Err(ExecutionError::function_error("loop", "operation cancelled: actual cost limit exceeded"))
+    });
+}
+
+pub(crate) fn resolve(expression: &Expression, context: &Context<'_>) -> ResolveResult {
     evaluating(|| Cel::resolve(&expression.ast, context))
 }
 
-fn said(error: &ExecutionError) -> String {
+/// Why an expression gives nothing, in upstream's words where it has some.
+pub(crate) fn said(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::NoSuchOverload
@@ -151,8 +158,8 @@ fn said(error: &ExecutionError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Known, to_json};
     use super::*;
+    use crate::{Known, to_json};
     use serde_json::json;
 
     fn evaluated(text: &str, object: &Value) -> Result<Value, String> {

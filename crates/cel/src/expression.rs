@@ -2,12 +2,24 @@
 
 use kube_cel::cel::parser::Expression as Ast;
 
-use super::rewrite::rewrite;
-use super::stack::{parse, reading};
+use crate::rewrite::rewrite;
+use crate::stack::{parse, reading};
 
-/// The names that an expression may use beside those that are always there.
+/// What an expression is about: the names that are always there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum About {
+    /// A request: `object`, `oldObject`, `request`, `namespaceObject`.
+    #[default]
+    Request,
+    /// A device: `device`.
+    Device,
+}
+
+/// The names that an expression may use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known<'a> {
+    /// What it is about.
+    pub about: About,
     /// Whether there are `params`.
     pub params: bool,
     /// Whether there is an `authorizer`.
@@ -23,7 +35,7 @@ pub struct Known<'a> {
 pub struct Expression {
     /// As it was written.
     pub text: String,
-    pub(super) ast: Ast,
+    pub(crate) ast: Ast,
 }
 
 impl Expression {

@@ -6,14 +6,14 @@ use kube_cel::cel::parser::{ParseErrors, Parser};
 /// The longest expression, bytes. Upstream's parser takes more; this one's time grows with the square of the length.
 const LONGEST: usize = 8 << 10;
 /// The deepest expression, levels.
-pub(super) const DEEPEST: usize = 300;
+pub(crate) const DEEPEST: usize = 300;
 /// What reading an expression of that length may need of the stack, bytes. It is reserved, and only what is touched is used.
 const READING: usize = 256 << 20;
 /// What evaluating an expression of that depth may need; where less is left than the first, the second is taken from elsewhere.
 const EVALUATING: (usize, usize) = (1 << 20, 16 << 20);
 
 /// Said of an expression that is too deep.
-pub(super) const TOO_DEEP: &str = "expression recursion limit exceeded";
+pub(crate) const TOO_DEEP: &str = "expression recursion limit exceeded";
 
 /// Does what reads expressions.
 pub fn reading<R>(read: impl FnOnce() -> R) -> R {
@@ -26,7 +26,10 @@ pub fn evaluating<R>(evaluate: impl FnOnce() -> R) -> R {
 }
 
 /// Reads an expression, not longer than may be. Only within [`reading`].
-pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
+///
+/// # Errors
+/// It is none, or too long.
+pub fn parse(text: &str) -> Result<IdedExpr, String> {
     if text.len() > LONGEST {
         return Err(format!("the expression has more than {LONGEST} bytes"));
     }

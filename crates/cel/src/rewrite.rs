@@ -9,6 +9,7 @@
 //! | `cel.bind(x, init, e)` | a loop of no rounds | the macro is not known |
 //! | `o.optMap(x, e)` | a function | the interpreter forgets that a named value is optional |
 //! | `l.all(i, v, e)` and its like | with `cel.bind` and one-place loops, see `macros` | nor these |
+//! | `device.attributes[d]` | `@domain(device["attributes"], d)` | a domain without attributes is there, and empty |
 //! | each round of a loop | counted by `@step()` | a limit instead of upstream's costs |
 
 use kube_cel::cel::common::ast::{
@@ -16,25 +17,29 @@ use kube_cel::cel::common::ast::{
     MapEntryExpr, MapExpr, StructExpr, operators,
 };
 
-use super::Known;
-use super::functions::{OPT_FLAT_MAP, OPT_MAP};
-use super::macros::expanded;
-use super::stack::{DEEPEST, TOO_DEEP};
+use crate::functions::{DOMAIN, OPT_FLAT_MAP, OPT_MAP};
+use crate::macros::expanded;
+use crate::stack::{DEEPEST, TOO_DEEP};
+use crate::{About, Known};
 
 /// Looks a variable up.
-pub(super) const VARIABLE: &str = "@variable";
+pub(crate) const VARIABLE: &str = "@variable";
 /// Counts a round of a loop.
-pub(super) const STEP: &str = "@step";
+pub(crate) const STEP: &str = "@step";
 /// The name of the variable that `authorizer.requestResource` is.
-pub(super) const REQUEST_RESOURCE: &str = "authorizer.requestResource";
+pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
-/// Always there.
-const ALWAYS: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
+/// Always there in an expression about a request.
+const REQUEST: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
+/// Always there in an expression about a device.
+const DEVICE: [&str; 1] = ["device"];
+/// What a device has by domain.
+const BY_DOMAIN: [&str; 2] = ["attributes", "capacity"];
 /// What stands before the dot in names of functions.
 const NAMESPACES: [&str; 10] =
     ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings", "cel"];
 /// Rewrites an expression; says what of it is not known.
-pub(super) fn rewrite(parsed: IdedExpr, known: &Known<'_>) -> Result<IdedExpr, String> {
+pub(crate) fn rewrite(parsed: IdedExpr, known: &Known<'_>) -> Result<IdedExpr, String> {
     Rewriter { known, locals: Vec::new(), depth: 0 }.expr(parsed)
 }
 
@@ -76,9 +81,25 @@ impl Rewriter<'_> {
 
     fn is_known(&self, name: &str) -> bool {
         self.is_local(name)
-            || ALWAYS.contains(&name)
+            || self.always().contains(&name)
             || name == "params" && self.known.params
             || name == "authorizer" && self.known.authorizer
+    }
+
+    fn always(&self) -> &'static [&'static str] {
+        match self.known.about {
+            About::Request => &REQUEST,
+            About::Device => &DEVICE,
+        }
+    }
+
+    /// Whether this is `device.attributes` or `device.capacity`: there every domain is, some with nothing in it.
+    fn is_by_domain(&self, expr: &IdedExpr) -> bool {
+        let Expr::Select(select) = &expr.expr else { return false };
+        self.known.about == About::Device
+            && !select.test
+            && BY_DOMAIN.contains(&select.field.as_str())
+            && self.is(&select.operand, "device")
     }
 
     /// Whether this is a name of ours, not of a loop around.
@@ -122,8 +143,12 @@ impl Rewriter<'_> {
                 {
                     return ided(Expr::Ident(REQUEST_RESOURCE.to_owned()));
                 }
+                let by_domain = self.is_by_domain(&select.operand) && !select.test;
                 let operand = self.expr(*select.operand)?;
                 let field = IdedExpr { id, expr: literal(&unescaped(&select.field)) };
+                if by_domain {
+                    return ided(call(DOMAIN, vec![operand, field]));
+                }
                 ided(if select.test {
                     call(operators::IN, vec![field, operand])
                 } else {
@@ -156,6 +181,13 @@ impl Rewriter<'_> {
         }
         if let Some(expanded) = expanded(&call) {
             return self.expr(expanded).map(|e| e.expr);
+        }
+        if call.func_name == operators::INDEX
+            && let [operand, domain] = call.args.as_slice()
+            && self.is_by_domain(operand)
+        {
+            let args = vec![self.expr(operand.clone())?, self.expr(domain.clone())?];
+            return Ok(Expr::Call(CallExpr { func_name: DOMAIN.to_owned(), target: None, args }));
         }
         let target = match call.target {
             None => None,
