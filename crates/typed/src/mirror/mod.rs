@@ -2,6 +2,7 @@
 //! changed, and it is told at once what its own side wrote ([`Mirror::learn`], [`Mirror::forget`]), so that nobody acts twice
 //! because the watch lags behind.
 
+mod left_out;
 mod shared;
 mod table;
 
@@ -88,7 +89,18 @@ impl<K: Kind> Mirror<K> {
         changed: Arc<Notify>,
         stop: CancellationToken,
     ) -> Self {
-        let mirror = Self::empty();
+        Self::begin(api, config, changed, stop, |_| {})
+    }
+
+    /// The same, of objects that `leave_out` has seen.
+    fn begin(
+        api: Api<K>,
+        config: watcher::Config,
+        changed: Arc<Notify>,
+        stop: CancellationToken,
+        leave_out: fn(&mut K),
+    ) -> Self {
+        let mirror = Self::empty(leave_out);
         mirror.wake(&changed);
         let writer = mirror.clone();
         tokio::spawn(async move {
@@ -107,10 +119,10 @@ impl<K: Kind> Mirror<K> {
         mirror
     }
 
-    fn empty() -> Self {
+    fn empty(leave_out: fn(&mut K)) -> Self {
         let listeners = Listeners { next: 0, told: Vec::new(), woken: Vec::new() };
         let shared = Shared {
-            table: RwLock::new(Table::default()),
+            table: RwLock::new(Table::new(leave_out)),
             listeners: Mutex::new(listeners),
             listed: watch::Sender::new(false),
         };

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::left_out::leave_out;
 use super::{Kind, Mirror};
 
 /// The copies that were asked for so far. They live until the last clone of this is dropped.
@@ -34,14 +35,15 @@ impl From<Client> for Mirrors {
 }
 
 impl Mirrors {
-    /// The copy of a kind in all namespaces.
+    /// The copy of a kind in all namespaces, of Pods without what only kubelets read.
     pub fn of<K: Kind>(&self) -> Mirror<K> {
         let mut known = self.all.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mirror) = known.get(&TypeId::of::<K>()).and_then(|m| m.downcast_ref::<Mirror<K>>()) {
             return mirror.clone();
         }
         let (api, nobody) = (Api::all(self.all.client.clone()), Arc::new(Notify::new()));
-        let mirror = Mirror::start(api, watcher::Config::default(), nobody, self.all.stop.clone());
+        let (config, stop) = (watcher::Config::default(), self.all.stop.clone());
+        let mirror = Mirror::begin(api, config, nobody, stop, leave_out);
         known.insert(TypeId::of::<K>(), Box::new(mirror.clone()));
         mirror
     }

@@ -80,11 +80,14 @@ pub(super) struct Table<K> {
     doubted: HashSet<String>,
     /// What a list has brought so far.
     listing: Option<BTreeMap<Key, K>>,
+    /// Takes out what need not be kept.
+    leave_out: fn(&mut K),
 }
 
-impl<K> Default for Table<K> {
-    fn default() -> Self {
+impl<K> Table<K> {
+    pub fn new(leave_out: fn(&mut K)) -> Self {
         Self {
+            leave_out,
             objects: BTreeMap::new(),
             held: HashMap::new(),
             seen: 0,
@@ -141,7 +144,8 @@ impl<K: Resource<DynamicType = ()>> Table<K> {
     /// What the watch tells.
     pub fn watched(&mut self, event: Event<K>) -> Vec<Change<K>> {
         match event {
-            Event::Apply(object) => {
+            Event::Apply(mut object) => {
+                self.keep_part(&mut object);
                 let mut changes = self.reached(object.meta());
                 changes.extend(self.put(object));
                 changes
@@ -156,7 +160,8 @@ impl<K: Resource<DynamicType = ()>> Table<K> {
                 self.listing = Some(BTreeMap::new());
                 Vec::new()
             }
-            Event::InitApply(object) => {
+            Event::InitApply(mut object) => {
+                self.keep_part(&mut object);
                 let listing = self.listing.get_or_insert_default();
                 listing.insert(Key::of(object.meta()), object);
                 Vec::new()
@@ -166,11 +171,12 @@ impl<K: Resource<DynamicType = ()>> Table<K> {
     }
 
     /// What this side wrote. What the watch has passed already is no news.
-    pub fn learn(&mut self, object: K) -> Vec<Change<K>> {
+    pub fn learn(&mut self, mut object: K) -> Vec<Change<K>> {
         let version = version(object.meta());
         if version <= self.seen {
             return Vec::new();
         }
+        self.keep_part(&mut object);
         let key = Key::of(object.meta());
         let changes = self.put(object);
         if !changes.is_empty() {
@@ -239,9 +245,13 @@ impl<K: Resource<DynamicType = ()>> Table<K> {
         changes
     }
 
-    /// Puts in what is newer than what is there.
-    fn put(&mut self, mut object: K) -> Vec<Change<K>> {
+    fn keep_part(&self, object: &mut K) {
         object.meta_mut().managed_fields = None;
+        (self.leave_out)(object);
+    }
+
+    /// Puts in what is newer than what is there.
+    fn put(&mut self, object: K) -> Vec<Change<K>> {
         let (key, new) = (Key::of(object.meta()), uid(object.meta()).to_owned());
         if self.gone.contains(&new) {
             return Vec::new();
@@ -328,7 +338,7 @@ mod tests {
     }
 
     fn listed(objects: impl IntoIterator<Item = ConfigMap>) -> Table<ConfigMap> {
-        let mut table = Table::default();
+        let mut table = Table::new(|_| {});
         relist(&mut table, objects);
         table
     }
