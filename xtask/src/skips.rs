@@ -85,8 +85,25 @@ const KERNEL: &str = "kernel-without-";
 /// Kinds of kernel, by what this one does not have.
 fn kernel_kinds() -> Vec<&'static str> {
     let version_2_alone = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-    (!version_2_alone).then_some("kernel-without-cgroup-2").into_iter().collect()
+    let has = |command: &str| {
+        let mut shell = Command::new("unshare");
+        shell.args(["--net", "/bin/sh", "-c", command]);
+        shell.output().is_ok_and(|output| output.status.success())
+    };
+    let lacking = [
+        (version_2_alone, "kernel-without-cgroup-2"),
+        (has(VLAN), "kernel-without-vlan"),
+        (has(BRIDGE_VLANS), "kernel-without-bridge-vlans"),
+        (has("ip link add x type vrf table 10"), "kernel-without-vrf"),
+    ];
+    lacking.into_iter().filter(|(has, _)| !has).map(|(_, kind)| kind).collect()
 }
+
+/// Succeeds where there is 802.1Q.
+const VLAN: &str = "ip link add x type veth peer name y && ip link add z link x type vlan id 7";
+/// Succeeds where bridges keep VLANs apart.
+const BRIDGE_VLANS: &str =
+    "ip link add x type bridge vlan_filtering 1 && ip -details link show x | grep -q 'vlan_filtering 1'";
 
 /// Tests that may be skipped on this machine's programs under a kernel that has everything.
 ///

@@ -90,6 +90,15 @@ pub fn call(found: &Found, kind: &str, env: &Env, config: Value) -> Result<Optio
     answer.map_err(|e| e.by_plugin(kind))
 }
 
+/// Calls a built-in plugin in this process, as a runtime would: the configuration is what it would read, the answer what it would
+/// print. The host is the calling thread's network namespace.
+///
+/// # Errors
+/// The plugin's own error; [`Code::InvalidConfig`] if there is none of that type.
+pub fn call_built_in(kind: &str, env: &Env, config: Value) -> Result<Option<Value>, CniError> {
+    call(&find(kind, &[], Prefer::BuiltIn)?, kind, env, config)
+}
+
 fn execute(path: &Path, env: &Env, config: &Value) -> Result<Option<Value>, CniError> {
     let mut command = Command::new(path);
     command.current_dir("/");

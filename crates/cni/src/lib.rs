@@ -4,6 +4,7 @@
 //! - [`Runtime`] attaches sandboxes by the first valid network of a configuration folder: [`Runtime::add`],
 //!   [`Runtime::del`], [`Runtime::check`], [`Runtime::status`], [`Runtime::gc`]
 //! - [`plugin_main`] serves one built-in plugin in the executed form
+//! - [`call_built_in`] calls one in this process
 //! - [`default_network`] the configuration of the built-in network
 //! - [`spec`] what the contract says: versions, configurations, requests, results, errors
 
@@ -15,6 +16,7 @@ mod plugins;
 mod runtime;
 pub mod spec;
 
+pub use invoke::call_built_in;
 pub use plugins::{DefaultNetwork, built_in, default_network, plugin_main};
 pub use runtime::{Attached, Attachment, BrokenFile, NetworkStatus, Runtime, RuntimeOptions};
 pub use spec::{AttachmentId, CniError, Code};

@@ -18,6 +18,7 @@
 //! - [`subpath`] parts of volumes, mounted without being led outside
 //! - [`sysctl`] the files of `/proc/sys`
 //! - [`terminal`] raw mode and size of the terminal of a command
+//! - [`tun`] tap devices
 //! - [`testing`] what tests that need root ask first
 
 mod bpf;
@@ -40,5 +41,6 @@ pub mod subpath;
 pub mod sysctl;
 pub mod terminal;
 pub mod testing;
+pub mod tun;
 
 pub use replace::replace;

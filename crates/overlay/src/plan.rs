@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn link(device: u32, addr: &str) -> Address {
-        Address { device, addr: cidr(addr), link_scope: false }
+        Address { device, addr: cidr(addr), link_scope: false, tentative: false, duplicate: false }
     }
 
     fn me(instance: &str) -> Me {

@@ -3,9 +3,13 @@
 use std::fmt::Write as _;
 
 /// Feature and a command that fails where it is not there. Each runs in a network namespace of its own.
-const FEATURES: [(&str, &str); 17] = [
+const FEATURES: [(&str, &str); 18] = [
     ("apparmor", "grep -q Y /sys/module/apparmor/parameters/enabled"),
     ("capability_sys_resource", "ulimit -n 1000000 && ulimit -n | grep -q 1000000"),
+    (
+        "bridge_vlans",
+        "ip link add x type bridge vlan_filtering 1 && ip -details link show x | grep -q \"vlan_filtering 1\"",
+    ),
     (
         "cgroup_2_alone",
         "grep -qw cpuset /sys/fs/cgroup/cgroup.controllers && grep -qw memory /sys/fs/cgroup/cgroup.controllers",

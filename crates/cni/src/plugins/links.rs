@@ -4,9 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use trine_kernel::netlink::{Cidr, LinkChange, Mac, NetlinkError, Request as Change, Route};
+use trine_kernel::netlink::{
+    Cidr, Link, LinkChange, Mac, NetlinkError, Request as Change, Route, RouteEntry, Scope,
+};
 use trine_kernel::sysctl;
 
+use super::inside;
 use crate::spec::{AttachmentId, CniError, CniResult, Code, Request};
 
 /// The alphabet of names: 32 letters, so that seven of them tell 35 bits apart.
@@ -46,6 +49,21 @@ fn alias(network: &str, id: &AttachmentId) -> String {
     format!("trine-cni {network} {} {}", id.container_id, id.ifname)
 }
 
+/// Gives a link that was made in the container under the name `made` its own. That name may be one of the host's, which older
+/// kernels take for a conflict when the link is made.
+pub fn give_name(pod: &mut Route, made: &str, ifname: &str) -> Result<Link, CniError> {
+    let index = pod.link(made)?.index;
+    let renamed = pod.set_link(index, &LinkChange { name: Some(ifname), ..LinkChange::default() });
+    renamed.and_then(|()| pod.link(index)).map_err(|e| {
+        let _ = pod.del_link(index);
+        if e.already_exists() {
+            let msg = format!("the container has a link {ifname} already");
+            return CniError::new(Code::InvalidEnvironment, msg).because(e);
+        }
+        e.into()
+    })
+}
+
 /// The request that marks the link `index`.
 pub fn mark(index: u32, network: &str, id: &AttachmentId) -> Change {
     LinkChange { alias: Some(&alias(network, id)), ..LinkChange::default() }.request(index)
@@ -75,6 +93,57 @@ pub fn remove_later(mut host: Route, index: u32) -> std::io::Result<()> {
         }
     };
     std::thread::Builder::new().name("veth-removal".to_owned()).stack_size(128 << 10).spawn(removal).map(drop)
+}
+
+/// Takes an attachment's veth away by its host's end, or, if somebody else has named that, by the container's. Absent is success.
+///
+/// # Errors
+/// What is left.
+pub fn remove_host_link(request: &Request, prefix: &str) -> Result<(), CniError> {
+    let name = host_name(prefix, &request.network, &request.attachment())?;
+    let mut host = Route::open()?;
+    let Some(link) = host.find_link(&name)? else { return remove_by_inner_end(request) };
+    if request.in_daemon && set_aside(request, &mut host, &link).is_ok() {
+        let index = link.index;
+        if remove_later(host, index).is_ok() {
+            return Ok(());
+        }
+        // `host` may be gone with the thread that could not be started.
+        return Ok(Route::open()?.del_link(index)?);
+    }
+    Ok(host.del_link(&link)?)
+}
+
+fn remove_by_inner_end(request: &Request) -> Result<(), CniError> {
+    let Some((_, mut pod)) = inside::open_if_there(request)? else { return Ok(()) };
+    match pod.find_link(&request.env.ifname)? {
+        Some(link) if link.kind.as_deref() == Some("veth") => Ok(pod.del_link(&link)?),
+        _ => Ok(()),
+    }
+}
+
+/// Has a veth be nobody's: no addresses, other names.
+fn set_aside(request: &Request, host: &mut Route, link: &Link) -> Result<(), CniError> {
+    if let (Ok(Some((_, mut pod))), Some(peer)) = (inside::open_if_there(request), link.peer) {
+        let addrs = pod.addresses(Some(peer))?;
+        let mut changes: Vec<_> =
+            addrs.iter().map(|a| Change::del_address(peer, a.addr).or_absent()).collect();
+        changes.push(rename_removed(peer));
+        pod.run(&changes)?;
+    }
+    let addrs = host.addresses(Some(link.index))?;
+    let mut changes: Vec<_> =
+        addrs.iter().map(|a| Change::del_address(link.index, a.addr).or_absent()).collect();
+    // `ptp` has routes by it.
+    let ips = request.prev_result.iter().flat_map(CniResult::container_ips);
+    changes.extend(ips.map(|(addr, _)| {
+        let route =
+            RouteEntry { device: Some(link.index), scope: Scope::Link, ..RouteEntry::to(Cidr::host(addr)) };
+        route.del().or_absent()
+    }));
+    changes.push(mark_removed(link.index, &request.network));
+    changes.push(rename_removed(link.index));
+    Ok(host.run(&changes)?)
 }
 
 /// Removes every marked link of `network` that belongs to none of `valid`. Links of Pods begin with `prefix`: those of another

@@ -5,7 +5,22 @@ use trine_kernel::netlink::NetlinkError;
 use trine_kernel::netns::NetnsError;
 use trine_kernel::sysctl::SysctlError;
 
-use super::{bridge::Bridge, host_local::HostLocal, loopback::Loopback, portmap::Portmap, routed::Routed};
+use super::bandwidth::Bandwidth;
+use super::bridge::Bridge;
+use super::firewall::Firewall;
+use super::host_device::HostDevice;
+use super::host_local::HostLocal;
+use super::loopback::Loopback;
+use super::macvlan::Macvlan;
+use super::portmap::Portmap;
+use super::ptp::Ptp;
+use super::routed::Routed;
+use super::sbr::Sbr;
+use super::static_addresses::Static;
+use super::tap::Tap;
+use super::tuning::Tuning;
+use super::vlan::Vlan;
+use super::vrf::Vrf;
 use crate::spec::{ALL_VERSIONS, CniError, CniResult, Code, Command, Env, Request, Version};
 
 /// A plugin. The runtime calls ADD once, then CHECK at any time, then DEL as often as it likes; GC and STATUS are
@@ -41,7 +56,24 @@ pub trait Plugin: Sync {
 }
 
 /// All built-in plugins.
-pub(super) static ALL: [&dyn Plugin; 5] = [&Loopback, &Routed, &Bridge, &HostLocal, &Portmap];
+pub(super) static ALL: [&dyn Plugin; 16] = [
+    &Loopback,
+    &Routed,
+    &Bridge,
+    &Ptp,
+    &Macvlan,
+    &Vlan,
+    &HostDevice,
+    &Tap,
+    &HostLocal,
+    &Static,
+    &Portmap,
+    &Bandwidth,
+    &Firewall,
+    &Tuning,
+    &Sbr,
+    &Vrf,
+];
 
 /// The built-in plugin `kind`.
 pub fn find(kind: &str) -> Option<&'static dyn Plugin> {
@@ -101,8 +133,14 @@ pub fn serve(
     }
 }
 
+/// The kernel was built without what is asked for (`errno.h`).
+const EOPNOTSUPP: i32 = 95;
+
 impl From<NetlinkError> for CniError {
     fn from(error: NetlinkError) -> Self {
+        if error.errno() == Some(EOPNOTSUPP) {
+            return Self::new(Code::NotAvailable, "the kernel has no such thing").because(error);
+        }
         Self::new(Code::Internal, "a link, address or route could not be set up").because(error)
     }
 }

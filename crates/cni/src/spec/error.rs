@@ -121,6 +121,13 @@ impl CniError {
         self
     }
 
+    /// The same under another code.
+    #[must_use]
+    pub fn with_code(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
     /// The same with details.
     #[must_use]
     pub fn details(mut self, details: impl Into<String>) -> Self {

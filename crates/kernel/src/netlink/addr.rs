@@ -19,6 +19,10 @@ pub struct Address {
     pub addr: Cidr,
     /// Valid on this link only.
     pub link_scope: bool,
+    /// Not usable yet: it is being looked for on the link.
+    pub tentative: bool,
+    /// Not usable at all: somebody else on the link has it.
+    pub duplicate: bool,
 }
 
 pub(super) fn family(addr: IpAddr) -> AddressFamily {
@@ -62,16 +66,37 @@ impl Request {
         Self::new_address(device, addr, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
+    /// As [`Request::add_address`], but the kernel makes no route to the rest of the prefix.
+    #[must_use]
+    pub fn add_address_alone(device: u32, addr: Cidr) -> Self {
+        let alone = AddressFlags::Noprefixroute;
+        let nodad = if addr.addr.is_ipv6() { AddressFlags::Nodad } else { AddressFlags::empty() };
+        Self::flagged_address(device, addr, NLM_F_CREATE | NLM_F_EXCL, alone | nodad)
+    }
+
+    /// As [`Request::add_address`], but an IPv6 address is looked for on the link first: until then it is tentative.
+    #[must_use]
+    pub fn add_address_with_detection(device: u32, addr: Cidr) -> Self {
+        Self::flagged_address(device, addr, NLM_F_CREATE | NLM_F_EXCL, AddressFlags::empty())
+    }
+
     fn new_address(device: u32, addr: Cidr, flags: u16) -> Self {
+        let nodad = if addr.addr.is_ipv6() { AddressFlags::Nodad } else { AddressFlags::empty() };
+        Self::flagged_address(device, addr, flags, nodad)
+    }
+
+    fn flagged_address(device: u32, addr: Cidr, flags: u16, own: AddressFlags) -> Self {
         let mut message = message(device, addr);
         match addr.addr {
             IpAddr::V4(v4) if v4.is_link_local() => message.header.scope = AddressScope::Link,
             IpAddr::V4(v4) if v4.is_loopback() => message.header.scope = AddressScope::Host,
-            IpAddr::V4(_) => {}
-            IpAddr::V6(_) => {
-                message.header.flags = AddressHeaderFlags::Nodad;
-                message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-            }
+            _ => {}
+        }
+        if own.contains(AddressFlags::Nodad) {
+            message.header.flags = AddressHeaderFlags::Nodad;
+        }
+        if !own.is_empty() {
+            message.attributes.push(AddressAttribute::Flags(own));
         }
         if let Some(broadcast) = broadcast(addr) {
             message.attributes.push(AddressAttribute::Broadcast(broadcast));
@@ -139,6 +164,8 @@ fn from_message(message: &AddressMessage) -> Option<Address> {
         device: message.header.index,
         addr: Cidr { addr, len: message.header.prefix_len },
         link_scope: message.header.scope == AddressScope::Link,
+        tentative: message.header.flags.contains(AddressHeaderFlags::Tentative),
+        duplicate: message.header.flags.contains(AddressHeaderFlags::Dadfailed),
     })
 }
 

@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoBridge, InfoData, InfoVlan, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 
-use super::{NetlinkError, Request, Route};
+use super::{MacvlanMode, NetlinkError, Request, Route};
 
 /// A hardware address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,6 +119,18 @@ pub struct Link {
     pub peer_netns: Option<i32>,
     /// Its free-text alias.
     pub alias: Option<String>,
+    /// Takes in every multicast, by an administrator.
+    pub all_multicast: bool,
+    /// Frames that wait to be sent at most.
+    pub transmit_queue: u32,
+    /// Whom a macvlan reaches.
+    pub macvlan: Option<MacvlanMode>,
+    /// The table of a VRF.
+    pub vrf_table: Option<u32>,
+    /// The id of a VLAN.
+    pub vlan: Option<u16>,
+    /// A bridge that keeps VLANs apart.
+    pub vlan_filtering: bool,
 }
 
 impl Link {
@@ -135,6 +149,12 @@ impl Link {
             peer: None,
             peer_netns: None,
             alias: None,
+            all_multicast: flags.contains(LinkFlags::Allmulti),
+            transmit_queue: 0,
+            macvlan: None,
+            vrf_table: None,
+            vlan: None,
+            vlan_filtering: false,
         };
         for attribute in &message.attributes {
             match attribute {
@@ -145,16 +165,35 @@ impl Link {
                 LinkAttribute::Link(index) => link.peer = Some(*index),
                 LinkAttribute::LinkNetNsId(id) => link.peer_netns = Some(*id),
                 LinkAttribute::IfAlias(alias) => link.alias = Some(alias.clone()),
-                LinkAttribute::LinkInfo(infos) => {
-                    link.kind = infos.iter().find_map(|info| match info {
-                        LinkInfo::Kind(kind) => Some(kind.to_string()),
-                        _ => None,
-                    });
-                }
+                LinkAttribute::TxQueueLen(frames) => link.transmit_queue = *frames,
+                LinkAttribute::LinkInfo(infos) => infos.iter().for_each(|info| link.take(info)),
                 _ => {}
             }
         }
         link
+    }
+
+    fn take(&mut self, info: &LinkInfo) {
+        match info {
+            LinkInfo::Kind(kind) => self.kind = Some(kind.to_string()),
+            LinkInfo::Data(InfoData::MacVlan(data)) => self.macvlan = MacvlanMode::of(data),
+            LinkInfo::Data(InfoData::Vrf(data)) => {
+                self.vrf_table = data.iter().find_map(|info| match info {
+                    InfoVrf::TableId(table) => Some(*table),
+                    _ => None,
+                });
+            }
+            LinkInfo::Data(InfoData::Vlan(data)) => {
+                self.vlan = data.iter().find_map(|info| match info {
+                    InfoVlan::Id(id) => Some(*id),
+                    _ => None,
+                });
+            }
+            LinkInfo::Data(InfoData::Bridge(data)) => {
+                self.vlan_filtering = data.contains(&InfoBridge::VlanFiltering(true));
+            }
+            _ => {}
+        }
     }
 }
 

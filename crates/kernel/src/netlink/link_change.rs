@@ -55,6 +55,10 @@ pub struct LinkChange<'a> {
     pub alias: Option<&'a str>,
     /// Promiscuous mode.
     pub promiscuous: Option<bool>,
+    /// Takes in every multicast.
+    pub all_multicast: Option<bool>,
+    /// Frames that wait to be sent at most.
+    pub transmit_queue: Option<u32>,
 }
 
 fn end(name: &str, mac: Option<Mac>, mtu: Option<u32>) -> LinkMessage {
@@ -104,9 +108,11 @@ impl LinkChange<'_> {
         };
         flag(LinkFlags::Up, self.up);
         flag(LinkFlags::Promisc, self.promiscuous);
+        flag(LinkFlags::Allmulti, self.all_multicast);
         let attributes = &mut message.attributes;
         attributes.extend(self.name.map(|name| LinkAttribute::IfName(name.to_owned())));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        attributes.extend(self.transmit_queue.map(LinkAttribute::TxQueueLen));
         attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
         attributes.extend(self.master.map(LinkAttribute::Controller));
         attributes.extend(self.netns.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())));

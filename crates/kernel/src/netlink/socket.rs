@@ -38,6 +38,12 @@ pub struct Request {
     pub(super) absent_is_success: bool,
 }
 
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.call, self.object)
+    }
+}
+
 impl Request {
     pub(super) fn new(call: &'static str, object: String, flags: u16, message: RouteNetlinkMessage) -> Self {
         Self { call, object, flags, message, absent_is_success: false }

@@ -5,8 +5,8 @@ use super::batch::SUBSYSTEM;
 use super::error::NftError;
 use super::expr::{DATA_VERDICT, Verdict};
 use super::object::{
-    CHAIN_HOOK, CHAIN_NAME, CHAIN_TABLE, CHAIN_TYPE, DATA_VALUE, Data, ELEM_DATA, ELEM_FLAGS, ELEM_KEY,
-    ELEM_USERDATA, Element, Family, SET_DATA_TYPE, SET_KEY_TYPE, SET_NAME, SET_TABLE,
+    CHAIN_HOOK, CHAIN_NAME, CHAIN_POLICY, CHAIN_TABLE, CHAIN_TYPE, DATA_VALUE, Data, ELEM_DATA, ELEM_FLAGS,
+    ELEM_KEY, ELEM_USERDATA, Element, Family, SET_DATA_TYPE, SET_KEY_TYPE, SET_NAME, SET_TABLE,
 };
 use super::socket::Nft;
 
@@ -22,6 +22,8 @@ pub struct ChainInfo {
     pub name: String,
     /// For a base chain: kind, hook number, priority.
     pub base: Option<(String, u32, i32)>,
+    /// A base chain that drops what none of its rules accepts.
+    pub drops: bool,
 }
 
 /// A set or map that is there.
@@ -57,7 +59,9 @@ impl Nft {
                 let kind = find(bytes, CHAIN_TYPE).map(string).unwrap_or_default();
                 Some((kind, number(find(hook, 1)?)?, number(find(hook, 2)?)?.cast_signed()))
             });
-            Some(ChainInfo { name: string(find(bytes, CHAIN_NAME)?), base })
+            // NF_DROP is 0.
+            let drops = base.is_some() && find(bytes, CHAIN_POLICY).and_then(number) == Some(0);
+            Some(ChainInfo { name: string(find(bytes, CHAIN_NAME)?), base, drops })
         };
         self.dump(GET_CHAIN, family, "chains", |_| {}, read)
     }

@@ -98,7 +98,7 @@ impl Chain {
 pub(super) const CHAIN_TABLE: u16 = 1;
 pub(super) const CHAIN_NAME: u16 = 3;
 pub(super) const CHAIN_HOOK: u16 = 4;
-const CHAIN_POLICY: u16 = 5;
+pub(super) const CHAIN_POLICY: u16 = 5;
 pub(super) const CHAIN_TYPE: u16 = 7;
 const NF_ACCEPT: u32 = 1;
 

@@ -16,12 +16,13 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use trine_kernel::netlink::{Cidr, Route};
-use trine_kernel::nft::{Batch, Family, NftError};
+use trine_kernel::nft::{Batch, Family};
 use trine_kernel::sysctl;
 
-use self::plan::{Change, Mapping, Owner, Port};
+use self::plan::{Change, Mapping, Port};
 use self::state::Table;
 use super::Plugin;
+use super::owner::{self, Owner};
 use crate::spec::{CniError, CniResult, Code, Request};
 
 /// The plugin.
@@ -63,11 +64,7 @@ impl Config {
     }
 
     fn table(&self) -> String {
-        if self.instance.is_empty() {
-            "trine-ports".to_owned()
-        } else {
-            format!("trine-{}-ports", self.instance)
-        }
+        owner::table_name(&self.instance, "ports")
     }
 
     fn ports(&self) -> &[Port] {
@@ -75,17 +72,7 @@ impl Config {
     }
 }
 
-impl From<NftError> for CniError {
-    fn from(error: NftError) -> Self {
-        Self::new(Code::Internal, "the host's ports could not be changed").because(error)
-    }
-}
-
 const FAMILIES: [Family; 2] = [Family::Ip, Family::Ip6];
-
-fn owner(request: &Request) -> Owner {
-    plan::owner(&request.network, &request.attachment())
-}
 
 /// The device that leads to `target`, the one of its most exact route; none if none does yet.
 fn device_of(route: &mut Route, target: IpAddr) -> Result<Option<u32>, CniError> {
@@ -118,7 +105,7 @@ impl Portmap {
     fn map(request: &Request, config: &Config, result: &CniResult) -> Result<(), CniError> {
         let ips: Vec<IpAddr> = result.container_ips().iter().map(|(addr, _)| *addr).collect();
         let mappings = plan::mappings(config.ports(), &ips)?;
-        let owner = owner(request);
+        let owner = Owner::of(request);
         for family in FAMILIES {
             let own: Vec<Mapping> =
                 mappings.iter().filter(|m| m.target.is_ipv6() == (family == Family::Ip6)).copied().collect();
@@ -180,7 +167,7 @@ impl Plugin for Portmap {
         };
         if !config.ports().is_empty() {
             Self::map(request, &config, result).inspect_err(|_| {
-                let own = owner(request);
+                let own = Owner::of(request);
                 let _ = Self::unmap(&config, |other| *other == own);
             })?;
         }
@@ -188,7 +175,7 @@ impl Plugin for Portmap {
     }
 
     fn del(&self, request: &Request) -> Result<(), CniError> {
-        let own = owner(request);
+        let own = Owner::of(request);
         Self::unmap(&request.config()?, |other| *other == own)
     }
 
@@ -207,10 +194,7 @@ impl Plugin for Portmap {
     }
 
     fn gc(&self, request: &Request) -> Result<(), CniError> {
-        let valid = request.valid_attachments()?;
-        let kept: Vec<Owner> = valid.iter().map(|id| plan::owner(&request.network, id)).collect();
-        let network = plan::network(&request.network);
-        Self::unmap(&request.config()?, |owner| owner.is_of(network) && !kept.contains(owner))
+        Self::unmap(&request.config()?, owner::stale(request)?)
     }
 
     fn status(&self, _: &Request) -> Result<(), CniError> {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use trine_kernel::nft::{Flow, concat, octets};
 
-use crate::spec::{AttachmentId, CniError, Code};
+use crate::plugins::owner::Owner;
+use crate::spec::{CniError, Code};
 
 /// UDP's number.
 pub const UDP: u8 = 17;
@@ -68,33 +68,6 @@ impl Mapping {
             target_port: port(value.get(width..)?)?,
         })
     }
-}
-
-/// Whose a port is: the first half names the network, the second the attachment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner(pub [u8; 16]);
-
-impl Owner {
-    /// True if the attachment is one of that network.
-    pub fn is_of(&self, network: [u8; 8]) -> bool {
-        self.0[..8] == network
-    }
-}
-
-fn short(text: &str) -> [u8; 8] {
-    let digest = Sha256::digest(text);
-    std::array::from_fn(|i| digest[i])
-}
-
-/// What the owners of a network begin with.
-pub fn network(name: &str) -> [u8; 8] {
-    short(name)
-}
-
-/// The owner that an attachment is.
-pub fn owner(network: &str, id: &AttachmentId) -> Owner {
-    let (one, two) = (short(network), short(&format!("{}/{}", id.container_id, id.ifname)));
-    Owner(std::array::from_fn(|i| if i < 8 { one[i] } else { two[i - 8] }))
 }
 
 /// The ports of a container with these addresses; its first address of each family counts.

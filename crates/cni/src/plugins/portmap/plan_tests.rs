@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use trine_kernel::nft::Side;
 
 use super::*;
+use crate::plugins::owner;
+use crate::spec::AttachmentId;
 
 fn ports(value: Value) -> Vec<Port> {
     serde_json::from_value(value).unwrap()
@@ -86,7 +88,7 @@ fn after(mut present: Present, change: Change) -> Present {
 
 #[test]
 fn a_port_is_its_newest_owners_and_goes_with_it_alone() {
-    let (one, two) = (owner("n", &id("one")), owner("n", &id("two")));
+    let (one, two) = (Owner::new("n", &id("one")), Owner::new("n", &id("two")));
     let first = add(&Present::default(), one, &[mapping("0.0.0.0", 53, "10.0.0.1")], Some(7));
     let present = after(Present::default(), first);
     let second = add(
@@ -112,10 +114,10 @@ fn a_port_is_its_newest_owners_and_goes_with_it_alone() {
 
 #[test]
 fn owners_know_their_network() {
-    let one = owner("n", &id("one"));
-    assert!(one.is_of(network("n")) && !one.is_of(network("m")));
-    assert_ne!(one, owner("n", &id("two")));
-    assert_ne!(one, owner("m", &id("one")));
+    let one = Owner::new("n", &id("one"));
+    assert!(one.is_of(owner::network("n")) && !one.is_of(owner::network("m")));
+    assert_ne!(one, Owner::new("n", &id("two")));
+    assert_ne!(one, Owner::new("m", &id("one")));
 }
 
 #[test]

@@ -14,7 +14,8 @@ use trine_kernel::nft::{
     Reg, Rule, Set, Verdict, concat,
 };
 
-use super::plan::{Change, Owner};
+use super::plan::Change;
+use crate::plugins::owner::Owner;
 
 /// Keys lead to a container's address and port.
 pub const TARGETS: &str = "targets";

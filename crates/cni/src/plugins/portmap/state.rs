@@ -2,14 +2,12 @@
 
 use std::fs::File;
 
-use trine_kernel::nft::{Batch, Data, Family, Flow, Nft, NftError};
+use trine_kernel::nft::{Batch, Family, Flow, Nft, NftError};
 
-use super::plan::{Mapping, Owner, Present};
+use super::plan::{Mapping, Present};
 use super::rules::{DEVICES, OWNERS, TARGETS};
-use crate::spec::{CniError, Code};
-
-/// What is locked: the network namespace that the tables are in, so that no file stays behind.
-const NAMESPACE: &str = "/proc/thread-self/ns/net";
+use crate::plugins::owner::{self, Owner, value};
+use crate::spec::CniError;
 
 /// The table of one family; no other is changed in its network namespace for as long as this lives.
 pub struct Table {
@@ -19,26 +17,13 @@ pub struct Table {
     _lock: File,
 }
 
-fn bytes(data: Option<&Data>) -> Option<&[u8]> {
-    match data? {
-        Data::Value(bytes) => Some(bytes),
-        Data::Verdict(_) => None,
-    }
-}
-
-fn owner(bytes: &[u8]) -> Option<Owner> {
-    Some(Owner(bytes.get(..16)?.try_into().ok()?))
-}
-
 impl Table {
     /// Waits for its turn.
     ///
     /// # Errors
-    /// [`Code::Io`], or what netlink says.
+    /// If the lock cannot be had, or what netlink says.
     pub fn lock(name: &str, family: Family) -> Result<Self, CniError> {
-        let lock = File::open(NAMESPACE)
-            .and_then(|file| file.lock().map(|()| file))
-            .map_err(|e| CniError::new(Code::Io, format!("cannot lock {NAMESPACE}")).because(e))?;
+        let lock = owner::lock_tables()?;
         Ok(Self { nft: Nft::open()?, name: name.to_owned(), family, _lock: lock })
     }
 
@@ -55,18 +40,15 @@ impl Table {
         let owners = elements(OWNERS)?;
         let devices = elements(DEVICES)?;
         Ok(Present {
-            mappings: mappings
-                .iter()
-                .filter_map(|e| Mapping::read(&e.key, bytes(e.data.as_ref())?))
-                .collect(),
+            mappings: mappings.iter().filter_map(|e| Mapping::read(&e.key, value(e)?)).collect(),
             owners: owners
                 .into_iter()
-                .filter_map(|e| owner(bytes(e.data.as_ref())?).map(|owner| (e.key, owner)))
+                .filter_map(|e| Owner::read(value(&e)?).map(|owner| (e.key, owner)))
                 .collect(),
             devices: devices
                 .iter()
                 .filter_map(|e| {
-                    Some((owner(&e.key)?, u32::from_ne_bytes(e.key.get(16..20)?.try_into().ok()?)))
+                    Some((Owner::read(&e.key)?, u32::from_ne_bytes(e.key.get(16..20)?.try_into().ok()?)))
                 })
                 .collect(),
         })
