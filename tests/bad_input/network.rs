@@ -33,7 +33,7 @@ fn an_exhausted_pool_is_said_and_serves_again_when_an_address_is_free() {
     let _ = cluster.apply(&simple("starved", SLEEP)).expect_ok();
     let expected = Expected {
         pod: "starved",
-        event: &["FailedCreatePodSandBox", "no IP addresses available"],
+        event: &["FailedCreatePodSandBox", "no IP addresses available", "in use)"],
         plane: "CNI",
         cause: &["ADD", "no IP addresses available"],
     };

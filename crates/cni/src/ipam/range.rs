@@ -35,7 +35,8 @@ pub struct Range {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeSet(pub Vec<Range>);
 
-fn number(addr: IpAddr) -> u128 {
+/// An address as a number.
+pub fn number(addr: IpAddr) -> u128 {
     match addr {
         IpAddr::V4(v4) => v4.to_bits().into(),
         IpAddr::V6(v6) => v6.to_bits(),
@@ -80,6 +81,12 @@ impl Range {
         } else {
             IpAddr::V6(Ipv6Addr::from_bits(number))
         }
+    }
+
+    /// The first address to give, and the last.
+    #[must_use]
+    pub fn bounds(&self) -> (IpAddr, IpAddr) {
+        (self.addr(self.first), self.addr(self.last))
     }
 
     /// True if the range may give `addr`.

@@ -137,7 +137,46 @@ fn give_requested<'a>(
     Err(CniError::new(Code::TryAgainLater, msg).details(format!("network {}", request.network)))
 }
 
+/// The next free address of a set.
 fn give_any<'a>(
+    request: &Request,
+    store: &Store,
+    set: &'a RangeSet,
+    index: usize,
+) -> Result<(&'a Range, IpAddr), CniError> {
+    let last = store.last(index);
+    let mut bits = store.bits(index, set);
+    let mut sure = bits.is_none();
+    if sure {
+        bits = store.count_anew(index, set)?;
+    }
+    let Some(mut bits) = bits else { return give_one_of_many(request, store, set, index) };
+    let mut place = last.and_then(|addr| bits.place(addr));
+    loop {
+        place = bits.free_behind(place);
+        let found = place.and_then(|place| Some((place, bits.addr(place)?)));
+        let Some((free, addr)) = found else {
+            if sure {
+                return Err(exhausted(request, set, Some(bits.count(set))));
+            }
+            // Addresses that others gave back are not known yet.
+            let Some(counted) = store.count_anew(index, set)? else {
+                return Err(exhausted(request, set, None));
+            };
+            (bits, sure) = (counted, true);
+            continue;
+        };
+        let given = store.reserve(&request.attachment(), addr)?;
+        store.mark_taken(index, &mut bits, free)?;
+        if let Some(range) = set.range_of(addr).filter(|_| given) {
+            store.set_last(index, addr)?;
+            return Ok((range, addr));
+        }
+    }
+}
+
+/// The same where a set has more addresses than bits are kept for.
+fn give_one_of_many<'a>(
     request: &Request,
     store: &Store,
     set: &'a RangeSet,
@@ -145,7 +184,7 @@ fn give_any<'a>(
 ) -> Result<(&'a Range, IpAddr), CniError> {
     let mut taken = None;
     for (tried, (range, addr)) in set.candidates(store.last(index)).enumerate() {
-        // A nearly full pool is listed once rather than asked address by address.
+        // Many that follow each other are listed once rather than asked for one by one.
         if tried == TRIES {
             taken = Some(store.taken()?);
         }
@@ -155,8 +194,13 @@ fn give_any<'a>(
             return Ok((range, addr));
         }
     }
-    let msg = format!("no IP addresses available in range set: {set}");
-    Err(CniError::new(Code::TryAgainLater, msg).details(format!("network {}", request.network)))
+    Err(exhausted(request, set, None))
+}
+
+fn exhausted(request: &Request, set: &RangeSet, count: Option<(usize, usize)>) -> CniError {
+    let count = count.map(|(used, total)| format!(" ({used} of {total} in use)")).unwrap_or_default();
+    let msg = format!("no IP addresses available in range set: {set}{count}");
+    CniError::new(Code::TryAgainLater, msg).details(format!("network {}", request.network))
 }
 
 impl Plugin for HostLocal {
@@ -169,7 +213,7 @@ impl Plugin for HostLocal {
         let dns = resolv_conf(&pool.resolv_conf)?;
         let store = pool.store(request)?;
         let id = request.attachment();
-        if store.knows(&id) {
+        if !store.of(&id)?.is_empty() {
             let msg = format!("{} has been allocated an address already", id.container_id);
             return Err(
                 CniError::new(Code::InvalidEnvironment, msg).details("duplicate allocation is not allowed")

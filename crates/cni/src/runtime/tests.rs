@@ -286,9 +286,9 @@ fn an_exhausted_pool_says_so_and_status_reports_broken_files() {
         lab.add(&a).unwrap();
         let error = lab.add(&b).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("no IP addresses available in range set: 10.77.0.1-10.77.0.2 (network trine)"),
+            error.to_string().contains(
+                "no IP addresses available in range set: 10.77.0.1-10.77.0.2 (1 of 1 in use) (network trine)"
+            ),
             "{error}"
         );
         status(lab).expect("a full pool is no reason to lose the node");
