@@ -52,6 +52,12 @@ impl Quantity {
         Self { nano: i128::from(bytes) * NANO, format: Format::Binary }
     }
 
+    /// So many billionths, written as this one is.
+    #[must_use]
+    pub fn with_nano(self, nano: i128) -> Self {
+        Self { nano, ..self }
+    }
+
     /// Billionths.
     #[must_use]
     pub fn nano(&self) -> i128 {

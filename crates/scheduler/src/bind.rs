@@ -12,10 +12,27 @@ use trine_typed::kube::{self, Api, ResourceExt};
 use trine_typed::volumes::SELECTED_NODE;
 
 use crate::cycle::{Scheduler, SchedulerError};
+use crate::plugins::dynamic_resources::Given;
 use crate::plugins::volume_binding::{Bindings, is_bound};
 use crate::pod_info::PodInfo;
 use crate::preemption::nominated_node;
 use crate::profile::{Args, scheduler_of};
+
+/// What is written before a Pod's node is.
+#[derive(Debug)]
+pub(crate) struct Writes {
+    pub bindings: Bindings,
+    pub devices: Given,
+}
+
+/// Why a Pod has no node, in its condition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reason {
+    /// None fits.
+    Unschedulable,
+    /// Something went wrong.
+    SchedulerError,
+}
 
 /// What becomes of the node that was promised to a Pod.
 #[derive(Debug, Clone)]
@@ -31,6 +48,23 @@ impl Scheduler {
     /// # Errors
     /// The API server refuses, or the volumes are not bound in time or not here.
     pub(crate) async fn bind(
+        &self,
+        pod: &PodInfo,
+        node: &str,
+        writes: &Writes,
+    ) -> Result<(), SchedulerError> {
+        let reserved = self.write_devices(&pod.pod, &writes.devices).await;
+        let bound = match &reserved {
+            Ok(_) => self.bind_with_devices(pod, node, &writes.bindings).await,
+            Err(_) => Ok(()),
+        };
+        if bound.is_err() {
+            self.unreserve(&pod.pod).await;
+        }
+        reserved.and(bound)
+    }
+
+    async fn bind_with_devices(
         &self,
         pod: &PodInfo,
         node: &str,
@@ -120,7 +154,13 @@ impl Scheduler {
     }
 
     /// The condition PodScheduled=False, the node that is promised, and a FailedScheduling event.
-    pub(crate) async fn report(&self, pod: &Arc<Pod>, message: &str, nomination: &Nomination) {
+    pub(crate) async fn report(
+        &self,
+        pod: &Arc<Pod>,
+        reason: Reason,
+        message: &str,
+        nomination: &Nomination,
+    ) {
         let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
         let old = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled");
         let known = old.is_some_and(|c| c.status == "False" && c.message.as_deref() == Some(message));
@@ -131,7 +171,7 @@ impl Scheduler {
         };
         if !known || nominated != nominated_node(pod) {
             let status = json!({"nominatedNodeName": nominated, "conditions": [{"type": "PodScheduled",
-                "status": "False", "reason": "Unschedulable", "message": message,
+                "status": "False", "reason": format!("{reason:?}"), "message": message,
                 "lastTransitionTime": Timestamp::now().to_string()}]});
             if let Err(error) = self.patch_status(pod, &status).await {
                 tracing::debug!(%error, "PodScheduled condition not written");
@@ -141,7 +181,10 @@ impl Scheduler {
     }
 }
 
-fn api_error(call: &'static str, object: &str) -> impl FnOnce(trine_typed::kube::Error) -> SchedulerError {
+pub(crate) fn api_error(
+    call: &'static str,
+    object: &str,
+) -> impl FnOnce(trine_typed::kube::Error) -> SchedulerError {
     let object = object.to_owned();
     move |source| SchedulerError::Api { call, object, source: Box::new(source) }
 }

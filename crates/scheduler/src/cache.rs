@@ -1,7 +1,7 @@
 //! What is known of the cluster, kept by what its watches tell: each change touches only what has changed. Pods that were decided
 //! for count as placed at once; the watch confirms them, or the binding has failed and they are forgotten.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,10 @@ use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use trine_typed::pods::is_finished;
 
+use crate::devices::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice, claims};
 use crate::events::{Event, Plugin, node_matters};
 use crate::owners::Kind;
+use crate::plugins::dynamic_resources::Given;
 use crate::pod_info::PodInfo;
 use crate::preemption::nominated_node;
 use crate::profile::plugins::Point;
@@ -53,6 +55,16 @@ pub enum Change {
     ReplicaSet(Pair<ReplicaSet>),
     /// Of another.
     StatefulSet(Pair<StatefulSet>),
+    /// Of a claim of devices.
+    DeviceClaim(Pair<ResourceClaim>),
+    /// Of a class of devices.
+    DeviceClass(Pair<DeviceClass>),
+    /// Of what a driver offers.
+    DeviceSlice(Pair<ResourceSlice>),
+    /// Of a taint of devices.
+    DeviceTaint(Pair<DeviceTaintRule>),
+    /// The claims, classes and slices that there are have been told.
+    DevicesListed,
 }
 
 /// Where a Pod is counted.
@@ -76,6 +88,12 @@ pub struct Cache {
     homeless: HashMap<String, Vec<PodInfo>>,
     /// The node that each Pod was promised, by UID.
     promised: HashMap<String, String>,
+    /// Pods that are not looked at before their claims of devices are as they have to be, by UID.
+    gated: HashMap<String, Arc<Pod>>,
+    /// Who waits for which claim, by namespace and name.
+    gates: HashMap<(String, String), BTreeSet<String>>,
+    /// Claims of devices that have changed.
+    changed_claims: HashSet<(String, String)>,
 }
 
 impl Cache {
@@ -89,6 +107,9 @@ impl Cache {
             seats: HashMap::new(),
             homeless: HashMap::new(),
             promised: HashMap::new(),
+            gated: HashMap::new(),
+            gates: HashMap::new(),
+            changed_claims: HashSet::new(),
         }
     }
 
@@ -105,6 +126,8 @@ impl Cache {
         for event in events {
             self.queue.happened(event, now);
         }
+        let claims = std::mem::take(&mut self.changed_claims);
+        self.queue.claims_changed(&claims, now);
     }
 
     fn change(&mut self, change: Change, now: Duration) -> Vec<Event> {
@@ -116,6 +139,28 @@ impl Cache {
             Change::Volume((old, new)) => put(&mut s.volumes, old, new, |o| name(&o.metadata)),
             Change::Class((old, new)) => put(&mut s.classes, old, new, |o| name(&o.metadata)),
             Change::CsiNode((old, new)) => put(&mut s.csi_nodes, old, new, |o| name(&o.metadata)),
+            Change::DeviceClaim(pair) => return self.device_claim(pair, now),
+            Change::DeviceClass((old, new)) => {
+                let helps = new.is_some();
+                put(&mut s.devices.classes, old, new, |o| name(&o.metadata));
+                return if helps { vec![Event::Devices] } else { Vec::new() };
+            }
+            Change::DeviceSlice(pair) => {
+                let helps = pair.1.is_some();
+                s.devices.put_slice(pair);
+                return if helps { vec![Event::Devices] } else { Vec::new() };
+            }
+            Change::DeviceTaint(pair) => {
+                s.devices.put_rule(pair);
+                return vec![Event::Devices];
+            }
+            Change::DevicesListed => {
+                s.devices.listed = true;
+                for pod in std::mem::take(&mut self.gated).into_values() {
+                    self.look_again(pod, now);
+                }
+                return vec![Event::Devices];
+            }
             Change::Budget((old, new)) => {
                 put(&mut s.budgets, old, new, |o| key(&o.metadata));
                 return Vec::new();
@@ -173,6 +218,62 @@ impl Cache {
         Vec::new()
     }
 
+    fn device_claim(&mut self, pair: Pair<ResourceClaim>, now: Duration) -> Vec<Event> {
+        let claim = pair.1.as_ref().or(pair.0.as_ref());
+        let key = claim.map(|claim| key(&claim.metadata)).unwrap_or_default();
+        // Who has it, or is ready for it, is nobody's business here.
+        let matters = match &pair {
+            (Some(old), Some(new)) => {
+                old.status != new.status
+                    || old.metadata.uid != new.metadata.uid
+                    || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            }
+            _ => true,
+        };
+        let freed = self.snapshot.devices.put_claim(pair);
+        if !matters {
+            return Vec::new();
+        }
+        for uid in self.gates.remove(&key).into_iter().flatten() {
+            if let Some(pod) = self.gated.remove(&uid) {
+                self.look_again(pod, now);
+            }
+        }
+        self.changed_claims.insert(key);
+        if freed { vec![Event::Devices] } else { Vec::new() }
+    }
+
+    /// What has kept a Pod from being looked at may be over.
+    fn look_again(&mut self, pod: Arc<Pod>, now: Duration) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        drop(self.waits(Some(&Arc::clone(&pod)), pod, &uid, now));
+    }
+
+    /// Whether a Pod's claims of devices are as they have to be before it is looked at.
+    fn has_claims(&mut self, pod: &Arc<Pod>, uid: &str) -> bool {
+        if claims::wanted(pod).is_empty() {
+            return true;
+        }
+        let profile = self.profiles.iter().find(|profile| profile.name == scheduler_of(pod));
+        let heeds = |profile: &Profile| profile.chosen.has(Plugin::DynamicResources, Point::PreEnqueue);
+        if !profile.is_some_and(heeds) {
+            return true;
+        }
+        let devices = &self.snapshot.devices;
+        let missing = match claims::of(pod, devices) {
+            Ok(_) if devices.listed => return true,
+            Ok(_) => None,
+            Err(missing) => missing.claim,
+        };
+        // Without one it is the Pod's own change that helps, or all that there is being told.
+        if let Some(name) = missing {
+            let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+            self.gates.entry((namespace, name)).or_default().insert(uid.to_owned());
+        }
+        self.gated.insert(uid.to_owned(), Arc::clone(pod));
+        false
+    }
+
     fn node(&mut self, old: Option<&Node>, new: Option<Arc<Node>>) -> Vec<Event> {
         let Some(new) = new else {
             let name = old.map(|old| name(&old.metadata)).unwrap_or_default();
@@ -196,6 +297,7 @@ impl Cache {
             return self.gone(uid);
         };
         let uid = new.metadata.uid.clone().unwrap_or_default();
+        self.gated.remove(&uid);
         match new.spec.as_ref().and_then(|spec| spec.node_name.clone()).filter(|node| !node.is_empty()) {
             Some(node) => {
                 self.queue.remove(&uid);
@@ -209,13 +311,24 @@ impl Cache {
     /// A Pod has ended or is gone.
     fn gone(&mut self, uid: &str) -> Vec<Event> {
         self.queue.remove(uid);
+        if self.gated.remove(uid).is_some() {
+            self.gates.retain(|_, uids| {
+                uids.remove(uid);
+                !uids.is_empty()
+            });
+        }
+        let mut events = Vec::new();
+        if self.snapshot.devices.release(uid) {
+            events.push(Event::Devices);
+        }
         let promised = self.promise(uid, None);
         let seat = self.seats.remove(uid);
         let freed = promised || seat.is_some();
         if let Some(seat) = seat {
             self.unseat(&seat.node, uid);
         }
-        if freed { vec![Event::PlacedPodGone] } else { Vec::new() }
+        events.extend(freed.then_some(Event::PlacedPodGone));
+        events
     }
 
     /// A Pod is on a node, or is thought to be.
@@ -254,7 +367,7 @@ impl Cache {
         let lost = self.promised.get(uid).is_some_and(|before| Some(before) != node.as_ref());
         events.extend(lost.then_some(Event::PlacedPodGone));
         self.promise(uid, node.map(|node| (node, Arc::clone(&pod).into())));
-        if !self.is_mine(&pod) {
+        if !self.is_mine(&pod) || !self.has_claims(&pod, uid) {
             self.queue.remove(uid);
             return events;
         }
@@ -272,8 +385,11 @@ impl Cache {
         pod.metadata.deletion_timestamp.is_none() && profile.is_some_and(|profile| !(gated && heeds(profile)))
     }
 
-    /// Counts a Pod as placed: it was decided for.
-    pub fn assume(&mut self, pod: &PodInfo, node: &str) {
+    /// Counts a Pod as placed, and devices as its claims': it was decided for.
+    pub fn assume(&mut self, pod: &PodInfo, node: &str, devices: &Given) {
+        for (claim, allocation) in devices {
+            self.snapshot.devices.reserve(claim, pod.uid(), allocation.clone());
+        }
         self.promise(pod.uid(), None);
         self.seats.insert(pod.uid().to_owned(), Seat { node: node.to_owned(), assumed: true });
         self.place(node, pod.clone());
@@ -287,6 +403,14 @@ impl Cache {
             self.unseat(&seat.node, uid);
             self.queue.happened(Event::PlacedPodGone, now);
         }
+        if self.snapshot.devices.release(uid) {
+            self.queue.happened(Event::Devices, now);
+        }
+        self.queue.put_back(uid, now);
+    }
+
+    /// Something about a Pod has to be put right; it is tried again after its back-off.
+    pub fn put_back(&mut self, uid: &str, now: Duration) {
         self.queue.put_back(uid, now);
     }
 

@@ -14,10 +14,11 @@ use trine_typed::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use trine_typed::kube::{Client, ResourceExt};
 use trine_typed::mirror::{Kind, Mirror, Mirrors, Subscription};
 
-use crate::bind::Nomination;
+use crate::bind::{Nomination, Reason, Writes};
 use crate::cache::{Cache, Change, Pair};
+use crate::devices::claims::wanted;
+use crate::devices::{DeviceClass, ResourceClaim, ResourceSlice};
 use crate::framework::{Attempt, Decision, attempt};
-use crate::plugins::volume_binding::Bindings;
 use crate::pod_info::PodInfo;
 use crate::preemption::Room;
 use crate::profile::Config;
@@ -51,6 +52,14 @@ pub enum SchedulerError {
         /// How long was waited.
         waited: Duration,
     },
+    /// A claim of devices is not as it was when it was decided.
+    #[error("scheduling: claim {claim} {why}")]
+    Devices {
+        /// The claim.
+        claim: String,
+        /// What has changed.
+        why: String,
+    },
     /// The provisioner gave the claim back: another node has to be chosen.
     #[error("scheduling: claim {claim} cannot be provisioned for node {node}")]
     NotHere {
@@ -66,6 +75,7 @@ pub(crate) struct Scheduler {
     pub(crate) config: Config,
     pub(crate) teller: Teller,
     pub(crate) claims: Mirror<PersistentVolumeClaim>,
+    pub(crate) device_claims: Mirror<ResourceClaim>,
     /// Woken when claims change, for tasks that wait for them.
     pub(crate) claims_changed: Notify,
     /// What is still written about Pods that had no place, by UID: later writes about them wait for it.
@@ -108,6 +118,9 @@ pub async fn run(
 ) -> Result<(), SchedulerError> {
     let inbox = Arc::new(Inbox::default());
     let claims = read.of();
+    let device_claims: Mirror<ResourceClaim> = read.of();
+    let (known, classes, slices) =
+        (device_claims.clone(), read.of::<DeviceClass>(), read.of::<ResourceSlice>());
     // Without these a decision can be made; what a foreign cluster does not show is not waited for.
     let _at_once = (
         follow(&read.of(), &inbox, Change::CsiNode),
@@ -117,7 +130,18 @@ pub async fn run(
         follow(&read.of(), &inbox, Change::ReplicationController),
         follow(&read.of(), &inbox, Change::ReplicaSet),
         follow(&read.of(), &inbox, Change::StatefulSet),
+        follow(&device_claims, &inbox, Change::DeviceClaim),
+        follow(&classes, &inbox, Change::DeviceClass),
+        follow(&slices, &inbox, Change::DeviceSlice),
+        follow(&read.of(), &inbox, Change::DeviceTaint),
     );
+    // Pods with claims of devices are not looked at before all of these are known.
+    let told = Arc::clone(&inbox);
+    let all_told = async move {
+        tokio::join!(known.ready(), classes.ready(), slices.ready());
+        told.put(Change::DevicesListed);
+    };
+    tokio::spawn(stop.clone().run_until_cancelled_owned(all_told));
     let _kept = tokio::join!(
         followed(claims.clone(), &inbox, Change::Claim),
         followed(read.of(), &inbox, Change::Node),
@@ -135,6 +159,7 @@ pub async fn run(
         ),
         client,
         claims,
+        device_claims,
         claims_changed: Notify::new(),
         reports: Mutex::default(),
         failed,
@@ -219,7 +244,8 @@ impl Cycle {
     fn catch_up(&mut self) {
         let now = self.begin.elapsed();
         let changes = self.inbox.take();
-        let of_claims = changes.iter().any(|change| matches!(change, Change::Claim(_)));
+        let of_claims =
+            changes.iter().any(|change| matches!(change, Change::Claim(_) | Change::DeviceClaim(_)));
         if !changes.is_empty() {
             self.cache.apply(changes, now);
         }
@@ -236,15 +262,31 @@ impl Cycle {
         // Pods of other schedulers are not in the queue.
         let Some(profile) = self.scheduler.config.profile_of(&pod.pod) else { return };
         self.cache.snapshot.prepare(&pod, profile);
-        let Attempt { decision, rejected_by, looked_at } =
+        let Attempt { decision, rejected_by, looked_at, give_back } =
             attempt(&pod, &self.cache.snapshot, profile, self.turn);
         let nodes = self.cache.snapshot.nodes.len().max(1);
         self.cache.snapshot.start = (self.cache.snapshot.start + looked_at) % nodes;
+        if let Some(claim) = give_back {
+            self.scheduler.give_back_in_background(claim, pod.uid());
+        }
         let mut promised = Vec::new();
         let (message, nomination, room) = match decision {
-            Decision::Place { node, bindings } => {
-                self.cache.assume(&pod, &node);
-                self.scheduler.bind_in_background(pod, node, bindings, binding);
+            Decision::Place { node, bindings, devices } => {
+                self.cache.assume(&pod, &node, &devices);
+                self.scheduler.bind_in_background(pod, node, Writes { bindings, devices }, binding);
+                return;
+            }
+            Decision::Failed(message) => {
+                self.cache.put_back(pod.uid(), self.begin.elapsed());
+                let reason = Reason::SchedulerError;
+                self.scheduler.report_in_background(
+                    pod,
+                    reason,
+                    message,
+                    Nomination::AsItIs,
+                    None,
+                    Vec::new(),
+                );
                 return;
             }
             Decision::Preempt(room, message) => {
@@ -259,7 +301,8 @@ impl Cycle {
             }
         };
         self.cache.set_aside(pod.uid(), rejected_by, self.begin.elapsed());
-        self.scheduler.report_in_background(pod, message, nomination, room, promised);
+        let reason = Reason::Unschedulable;
+        self.scheduler.report_in_background(pod, reason, message, nomination, room, promised);
     }
 }
 
@@ -272,7 +315,7 @@ impl Scheduler {
         self: &Arc<Self>,
         pod: PodInfo,
         node: String,
-        bindings: Bindings,
+        writes: Writes,
         binding: OwnedSemaphorePermit,
     ) {
         let this = Arc::clone(self);
@@ -283,16 +326,17 @@ impl Scheduler {
         );
         let told = self.reports().remove(pod.uid());
         // One that waits for its volumes may wait for minutes.
-        let binding = pod.claims.is_empty().then_some(binding);
+        let quick = pod.claims.is_empty() && wanted(&pod.pod).is_empty();
+        let binding = quick.then_some(binding);
         tokio::spawn(
             async move {
                 if let Some(told) = told {
                     drop(told.await);
                 }
-                if let Err(error) = this.bind(&pod, &node, &bindings).await {
+                if let Err(error) = this.bind(&pod, &node, &writes).await {
                     let message = trine_typed::chain::display(&error);
                     tracing::Span::current().record("error", &message);
-                    this.report(&pod.pod, &message, &Nomination::AsItIs).await;
+                    this.report(&pod.pod, Reason::SchedulerError, &message, &Nomination::AsItIs).await;
                     drop(this.failed.send(pod.uid().to_owned()));
                 }
                 drop(binding);
@@ -305,6 +349,7 @@ impl Scheduler {
     fn report_in_background(
         self: &Arc<Self>,
         pod: PodInfo,
+        reason: Reason,
         message: String,
         nomination: Nomination,
         room: Option<Room>,
@@ -316,7 +361,7 @@ impl Scheduler {
             if let Some(told) = told {
                 drop(told.await);
             }
-            this.report(&pod.pod, &message, &nomination).await;
+            this.report(&pod.pod, reason, &message, &nomination).await;
             if let Some(room) = room
                 && !this.make_room(&pod.pod, &room, &promised).await
             {

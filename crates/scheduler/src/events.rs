@@ -36,6 +36,8 @@ pub enum Plugin {
     PodTopologySpread,
     /// Other Pods.
     InterPodAffinity,
+    /// Claims of devices.
+    DynamicResources,
     /// Those of lower priority.
     DefaultPreemption,
     /// Evenness of resources.
@@ -59,14 +61,17 @@ pub enum Event {
     Storage,
     /// A namespace has other labels.
     Namespace,
+    /// Devices are offered, or are free again, or a class or a taint of them is another. Changes of a Pod's own claims are told by
+    /// [`crate::queue::Queue::claims_changed`].
+    Devices,
 }
 
 /// Whether what has happened can help a Pod that these have kept from nodes. With nobody to blame everything can.
 #[must_use]
 pub fn helps(event: Event, rejected_by: &BTreeSet<Plugin>) -> bool {
     use Plugin::{
-        InterPodAffinity, NodePorts, NodeResourcesFit, NodeVolumeLimits, PodTopologySpread, VolumeBinding,
-        VolumeRestrictions, VolumeZone,
+        DynamicResources, InterPodAffinity, NodePorts, NodeResourcesFit, NodeVolumeLimits, PodTopologySpread,
+        VolumeBinding, VolumeRestrictions, VolumeZone,
     };
     let any = |plugins: &[Plugin]| plugins.iter().any(|plugin| rejected_by.contains(plugin));
     rejected_by.is_empty()
@@ -84,6 +89,7 @@ pub fn helps(event: Event, rejected_by: &BTreeSet<Plugin>) -> bool {
             Event::PlacedPodIs => any(&[PodTopologySpread, InterPodAffinity]),
             Event::Storage => any(&[VolumeBinding, NodeVolumeLimits, VolumeRestrictions, VolumeZone]),
             Event::Namespace => any(&[InterPodAffinity]),
+            Event::Devices => any(&[DynamicResources]),
         }
 }
 
@@ -116,13 +122,21 @@ mod tests {
         let rows = [
             (Plugin::NodeResourcesFit, vec![Event::Node, Event::PlacedPodGone]),
             (Plugin::TaintToleration, vec![Event::Node]),
+            (Plugin::DynamicResources, vec![Event::Node, Event::Devices]),
             (Plugin::VolumeBinding, vec![Event::Node, Event::PlacedPodGone, Event::Storage]),
             (
                 Plugin::InterPodAffinity,
                 vec![Event::Node, Event::PlacedPodGone, Event::PlacedPodIs, Event::Namespace],
             ),
         ];
-        let all = [Event::Node, Event::PlacedPodGone, Event::PlacedPodIs, Event::Storage, Event::Namespace];
+        let all = [
+            Event::Node,
+            Event::PlacedPodGone,
+            Event::PlacedPodIs,
+            Event::Storage,
+            Event::Namespace,
+            Event::Devices,
+        ];
         for (plugin, expected) in rows {
             let woken = all.into_iter().filter(|event| helps(*event, &[plugin].into()));
             assert_eq!(woken.collect::<Vec<_>>(), expected, "{plugin:?}");

@@ -2,8 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crate::devices::ResourceClaim;
 use crate::events::Plugin;
+use crate::plugins::dynamic_resources::{self, Given, Refusal};
 use crate::plugins::volume_binding::{self, Bindings};
 use crate::plugins::{
     inter_pod_affinity, node_affinity, node_ports, node_resources_fit, node_unschedulable,
@@ -42,17 +45,21 @@ impl Rejection {
 /// Where a Pod goes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// On this node, after these volume writes.
+    /// On this node, after these writes.
     Place {
         /// Node name.
         node: String,
         /// Volume writes.
         bindings: Bindings,
+        /// Devices that its claims get.
+        devices: Given,
     },
     /// Nowhere; the message of the condition and the event.
     Nowhere(String),
     /// Nowhere yet: the Pods that make room for it are still on their way out.
     Wait(String),
+    /// Nowhere: something is wrong that has to be put right. It is tried again after the Pod's back-off.
+    Failed(String),
     /// Nowhere before these have made room.
     Preempt(Room, String),
 }
@@ -66,6 +73,8 @@ pub struct Attempt {
     pub rejected_by: BTreeSet<Plugin>,
     /// How many nodes were looked at until enough were found.
     pub looked_at: usize,
+    /// A claim that gives its devices back, so that the Pod can get some elsewhere.
+    pub give_back: Option<Arc<ResourceClaim>>,
 }
 
 /// How many nodes that fit are enough for a choice, of so many; `percentage` 0: the fewer, the more there are. Upstream:
@@ -82,26 +91,33 @@ pub fn enough(nodes: usize, percentage: usize) -> usize {
 /// Decides for one Pod. Of nodes with the same score the one with the fewest Pods wins, then `tie` turns.
 #[must_use]
 pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, profile: &Profile, tie: usize) -> Attempt {
-    let nowhere = |message: String, by: Plugin| Attempt {
-        decision: Decision::Nowhere(message),
-        rejected_by: [by].into(),
-        looked_at: 0,
+    let settled = |decision: Decision, rejected_by: BTreeSet<Plugin>, looked_at: usize| Attempt {
+        decision,
+        rejected_by,
+        looked_at,
+        give_back: None,
     };
+    let nowhere = |message: String, by: Plugin| settled(Decision::Nowhere(message), [by].into(), 0);
     if snapshot.nodes.is_empty() {
         return nowhere("no nodes available to schedule pods".to_owned(), Plugin::NodeUnschedulable);
     }
     let total = snapshot.nodes.len();
+    let on_none = |reason: &str, by: Plugin| {
+        let message = format!(
+            "0/{total} nodes are available: {reason}. preemption: 0/{total} nodes are available: {total} \
+             Preemption is not helpful for scheduling."
+        );
+        nowhere(message, by)
+    };
     let volumes = match volume_binding::pre_filter(pod, snapshot) {
         Ok(volumes) => volumes,
         Err(_) if !profile.chosen.filters(Plugin::VolumeBinding) => volume_binding::PodVolumes::default(),
-        Err(rejection) => {
-            let message = format!(
-                "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {total} \
-                 Preemption is not helpful for scheduling.",
-                rejection.reason
-            );
-            return nowhere(message, Plugin::VolumeBinding);
-        }
+        Err(rejection) => return on_none(&rejection.reason, Plugin::VolumeBinding),
+    };
+    let devices = match dynamic_resources::State::of(&pod.pod, &snapshot.devices) {
+        _ if !profile.chosen.filters(Plugin::DynamicResources) => None,
+        Ok(devices) => devices,
+        Err(reason) => return on_none(&reason, Plugin::DynamicResources),
     };
     let exclusive = volume_restrictions::exclusive(pod, snapshot);
     let state = CycleState {
@@ -112,22 +128,25 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, profile: &Profile, tie: usize
         exclusive,
         affinity: inter_pod_affinity::State::of(pod, snapshot, &profile.args),
         spread: pod_topology_spread::State::of(pod, snapshot, profile.args.spread.as_deref()),
+        devices,
     };
     let tried = |node| (node, filter(pod, &snapshot.for_pod(pod, node), snapshot, &state));
     // Others have made room there.
     let promised = nominated_node(&pod.pod).and_then(|name| snapshot.nodes.get(name)).map(tried);
-    if let Some((node, Ok(bindings))) = promised {
-        let decision = Decision::Place { node: node.name().to_owned(), bindings };
-        return Attempt { decision, rejected_by: BTreeSet::new(), looked_at: 0 };
+    if let Some((node, Ok(found))) = promised {
+        return settled(found.on(node), BTreeSet::new(), 0);
     }
     let (mut feasible, mut rejected) = (Vec::new(), Vec::new());
-    // Nothing is compared: the first one is as good as any.
     // Where nothing is compared the first one is as good as any.
     let enough =
         if profile.chosen.compares() { enough(total, profile.percentage_of_nodes_to_score) } else { 1 };
     for (node, outcome) in snapshot.nodes.from(snapshot.start).map(tried) {
         match outcome {
-            Ok(bindings) => feasible.push((node, bindings)),
+            Ok(found) => feasible.push((node, found)),
+            Err(Rejections { by, everywhere: Some(why), .. }) => {
+                let message = format!("running \"{}\" filter plugin: {why}", by.name());
+                return settled(Decision::Failed(message), [by].into(), 0);
+            }
             Err(rejections) => rejected.push((node, rejections)),
         }
         if feasible.len() >= enough {
@@ -135,12 +154,25 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, profile: &Profile, tie: usize
         }
     }
     let looked_at = feasible.len() + rejected.len();
-    let decision = match best(pod, snapshot, &state, feasible, tie) {
-        Some(place) => place,
+    let (decision, give_back) = match best(pod, snapshot, &state, feasible, tie) {
+        Some(place) => (place, None),
         None => without_place(pod, snapshot, &state, &rejected),
     };
     let rejected_by = rejected.iter().map(|(_, rejections)| rejections.by).collect();
-    Attempt { decision, rejected_by, looked_at }
+    Attempt { decision, rejected_by, looked_at, give_back }
+}
+
+/// What is written once a Pod goes to a node.
+#[derive(Debug, Default)]
+struct Found {
+    bindings: Bindings,
+    devices: Given,
+}
+
+impl Found {
+    fn on(self, node: &NodeInfo) -> Decision {
+        Decision::Place { node: node.name().to_owned(), bindings: self.bindings, devices: self.devices }
+    }
 }
 
 /// The node that is taken of those that fit, if any does.
@@ -148,12 +180,16 @@ fn best(
     pod: &PodInfo,
     snapshot: &Snapshot,
     state: &CycleState<'_>,
-    mut feasible: Vec<(&NodeInfo, Bindings)>,
+    mut feasible: Vec<(&NodeInfo, Found)>,
     tie: usize,
 ) -> Option<Decision> {
     if feasible.len() > 1 {
         let nodes: Vec<&NodeInfo> = feasible.iter().map(|(node, _)| *node).collect();
-        let scores = scoring::scores(pod, &nodes, snapshot, state).into_iter();
+        let score = |(_, found): &(&NodeInfo, Found)| {
+            state.devices.as_ref().map(|devices| devices.score(&found.devices))
+        };
+        let devices: Option<Vec<i64>> = feasible.iter().map(score).collect();
+        let scores = scoring::scores(pod, &nodes, devices.as_deref(), snapshot, state).into_iter();
         let ranks: Vec<_> =
             scores.zip(&nodes).map(|(score, node)| (score, Reverse(node.pods.len()))).collect();
         let best = ranks.iter().max().copied();
@@ -161,8 +197,8 @@ fn best(
         feasible.retain(|_| ranks.next() == best);
     }
     let winner = tie.checked_rem(feasible.len())?;
-    let (node, bindings) = feasible.swap_remove(winner);
-    Some(Decision::Place { node: node.name().to_owned(), bindings })
+    let (node, found) = feasible.swap_remove(winner);
+    Some(found.on(node))
 }
 
 /// What is known about a Pod before nodes are looked at.
@@ -176,12 +212,22 @@ pub struct CycleState<'a> {
     users_of_exclusive: usize,
     pub(crate) affinity: inter_pod_affinity::State,
     pub(crate) spread: pod_topology_spread::State,
+    /// Its claims of devices, if it has any.
+    devices: Option<dynamic_resources::State<'a>>,
 }
 
 /// Which plugin has kept a Pod from a node, and why.
 struct Rejections {
     by: Plugin,
     reasons: Vec<Rejection>,
+    /// Why no other node need be looked at either.
+    everywhere: Option<String>,
+}
+
+impl Rejections {
+    fn here(by: Plugin, reasons: Vec<Rejection>) -> Self {
+        Self { by, reasons, everywhere: None }
+    }
 }
 
 /// What becomes of a Pod that fits nowhere as things are.
@@ -190,19 +236,29 @@ fn without_place(
     snapshot: &Snapshot,
     state: &CycleState<'_>,
     rejected: &[(&NodeInfo, Rejections)],
-) -> Decision {
+) -> (Decision, Option<Arc<ResourceClaim>>) {
     let total = rejected.len();
     let reasons = rejected.iter().flat_map(|(_, rejections)| &rejections.reasons).map(|r| r.reason.as_str());
     let mut message = format!("0/{total} nodes are available: {}.", counted(reasons));
-    if !state.profile.chosen.has(Plugin::DefaultPreemption, Point::PostFilter) {
-        return Decision::Nowhere(message);
+    let helps = |plugin: Plugin| state.profile.chosen.has(plugin, Point::PostFilter);
+    let without_devices = rejected.iter().filter(|(_, rejections)| rejections.by == Plugin::DynamicResources);
+    let devices = state.devices.as_ref().filter(|_| helps(Plugin::DynamicResources));
+    let give_back = devices
+        .and_then(|devices| devices.to_give_back(&pod.pod, without_devices.map(|(node, _)| &*node.node)));
+    if give_back.is_some() {
+        message += " deallocation of ResourceClaim completed";
     }
+    if !helps(Plugin::DefaultPreemption) {
+        return (Decision::Nowhere(message), give_back);
+    }
+    let then = if give_back.is_some() { ", preemption:" } else { " preemption:" };
     if let Some(why) = preemption::forbidden(&pod.pod, snapshot) {
-        message += &format!(" preemption: {why}");
-        return match nominated_node(&pod.pod) {
+        message += &format!("{then} {why}");
+        let decision = match nominated_node(&pod.pod) {
             Some(_) => Decision::Wait(message),
             None => Decision::Nowhere(message),
         };
+        return (decision, give_back);
     }
     let (hopeless, hopeful): (Vec<_>, Vec<_>) =
         rejected.iter().partition(|(_, rejections)| rejections.reasons.iter().any(|r| r.lasting));
@@ -213,14 +269,15 @@ fn without_place(
         let fits = filter(pod, &snapshot.for_pod(pod, node), snapshot, state);
         fits.map(drop).map_err(|rejections| rejections.reasons.into_iter().map(|r| r.reason).collect())
     });
-    match room {
+    let decision = match room {
         Ok(room) => Decision::Preempt(room, message),
         Err(mut why) => {
             why.extend(hopeless.iter().map(|_| "Preemption is not helpful for scheduling".to_owned()));
             let why = counted(why.iter().map(String::as_str));
-            Decision::Nowhere(format!("{message} preemption: 0/{total} nodes are available: {why}."))
+            Decision::Nowhere(format!("{message}{then} 0/{total} nodes are available: {why}."))
         }
-    }
+    };
+    (decision, give_back)
 }
 
 fn filter(
@@ -228,20 +285,20 @@ fn filter(
     node: &NodeInfo,
     snapshot: &Snapshot,
     state: &CycleState<'_>,
-) -> Result<Bindings, Rejections> {
+) -> Result<Found, Rejections> {
     let (chosen, args) = (&state.profile.chosen, &state.profile.args);
     let check = |by: Plugin, filter: &dyn Fn() -> Result<(), Rejection>| {
         if !chosen.filters(by) {
             return Ok(());
         }
-        filter().map_err(|rejection| Rejections { by, reasons: vec![rejection] })
+        filter().map_err(|rejection| Rejections::here(by, vec![rejection]))
     };
     check(Plugin::NodeUnschedulable, &|| node_unschedulable::filter(&pod.pod, node))?;
     check(Plugin::TaintToleration, &|| taint_toleration::filter(&pod.pod, node))?;
     check(Plugin::NodeAffinity, &|| node_affinity::filter(&pod.pod, node, args.added_affinity.as_ref()))?;
     check(Plugin::NodePorts, &|| node_ports::filter(pod, node))?;
     if chosen.filters(Plugin::NodeResourcesFit) {
-        let short = |reasons| Rejections { by: Plugin::NodeResourcesFit, reasons };
+        let short = |reasons| Rejections::here(Plugin::NodeResourcesFit, reasons);
         node_resources_fit::filter(pod, node, &args.ignored).map_err(short)?;
     }
     check(Plugin::VolumeRestrictions, &|| {
@@ -250,13 +307,21 @@ fn filter(
     check(Plugin::NodeVolumeLimits, &|| node_volume_limits::filter(&state.csi_volumes, node, snapshot))?;
     let mut bindings = Bindings::default();
     if chosen.filters(Plugin::VolumeBinding) {
-        let unbound = |rejection| Rejections { by: Plugin::VolumeBinding, reasons: vec![rejection] };
+        let unbound = |rejection| Rejections::here(Plugin::VolumeBinding, vec![rejection]);
         bindings = volume_binding::filter(&state.volumes, node, snapshot).map_err(unbound)?;
     }
     check(Plugin::VolumeZone, &|| volume_zone::filter(state.volumes.bound(), node))?;
     check(Plugin::PodTopologySpread, &|| state.spread.filter(pod, node, snapshot))?;
     check(Plugin::InterPodAffinity, &|| state.affinity.filter(pod, node, snapshot))?;
-    Ok(bindings)
+    let mut devices = Given::new();
+    if let Some(claims) = &state.devices {
+        let by = Plugin::DynamicResources;
+        devices = claims.filter(&node.node).map_err(|refusal| match refusal {
+            Refusal::Here(rejection) => Rejections::here(by, vec![rejection]),
+            Refusal::Everywhere(why) => Rejections { by, reasons: Vec::new(), everywhere: Some(why) },
+        })?;
+    }
+    Ok(Found { bindings, devices })
 }
 
 /// `1 Insufficient cpu, 2 node(s) ...`, as upstream counts and sorts reasons.

@@ -54,7 +54,10 @@ fn a_pod_goes_to_the_node_with_more_room() {
     let mut s = snapshot(&[node("a", "4"), node("b", "4")]);
     s.place([Arc::new(pod(json!({"nodeName": "a", "containers": asking("2")})))]);
     let placed = decide(&pod(json!({"containers": asking("1")})), &s, 0);
-    assert_eq!(placed, Decision::Place { node: "b".to_owned(), bindings: Bindings::default() });
+    assert_eq!(
+        placed,
+        Decision::Place { node: "b".to_owned(), bindings: Bindings::default(), devices: Vec::new() }
+    );
 }
 
 #[test]
@@ -150,7 +153,11 @@ fn a_pod_takes_the_node_that_it_was_promised_if_it_fits_there() {
     s.place([Arc::new(pod(json!({"nodeName": "a", "containers": asking("3")})))]);
     let mut promised = pod(json!({"containers": asking("1")}));
     promised.status = serde_json::from_value(json!({"nominatedNodeName": "a"})).unwrap();
-    let place = |node: &str| Decision::Place { node: node.to_owned(), bindings: Bindings::default() };
+    let place = |node: &str| Decision::Place {
+        node: node.to_owned(),
+        bindings: Bindings::default(),
+        devices: Vec::new(),
+    };
     assert_eq!(decide(&promised, &s, 0), place("a"));
     promised.spec = pod(json!({"containers": asking("2")})).spec;
     assert_eq!(decide(&promised, &s, 0), place("b"));
@@ -164,7 +171,7 @@ fn by_profile(profile: &str, pod: trine_typed::k8s_openapi::api::core::v1::Pod, 
 }
 
 fn placed(node: &str) -> Decision {
-    Decision::Place { node: node.to_owned(), bindings: Bindings::default() }
+    Decision::Place { node: node.to_owned(), bindings: Bindings::default(), devices: Vec::new() }
 }
 
 #[test]

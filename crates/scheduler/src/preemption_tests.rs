@@ -48,6 +48,7 @@ fn outcome(pod: &Pod, snapshot: &Snapshot) -> Result<(String, Vec<String>), Stri
             Ok((room.node, room.victims.iter().map(|v| v.metadata.name.clone().unwrap()).collect()))
         }
         Decision::Nowhere(message) | Decision::Wait(message) => Err(message),
+        Decision::Failed(why) => panic!("{why}"),
         Decision::Place { node, .. } => panic!("there is room on {node}"),
     }
 }

@@ -2,9 +2,10 @@
 //! Pods in the order of their priority and then of their coming, those that fitted nowhere aside until an event moves them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
+use crate::devices::claims::names;
 use crate::events::{Event, Plugin, helps};
 use crate::pod_info::PodInfo;
 use crate::preemption::priority;
@@ -118,6 +119,19 @@ impl Queue {
         self.wake_those(helped, now);
     }
 
+    /// Claims of devices have changed, by namespace and name: who asks for one of them is woken.
+    pub fn claims_changed(&mut self, claims: &HashSet<(String, String)>, now: Duration) {
+        let asks = |entry: &Entry| {
+            let pod = &entry.pod.pod;
+            let kept = matches!(&entry.place, Where::Aside(_, by) if by.contains(&Plugin::DynamicResources));
+            let namespace = || pod.metadata.namespace.clone().unwrap_or_default();
+            kept && names(pod).any(|name| claims.contains(&(namespace(), name.to_owned())))
+        };
+        if !claims.is_empty() {
+            self.wake_those(asks, now);
+        }
+    }
+
     /// Wakes those that have been forgotten.
     pub fn flush(&mut self, now: Duration) {
         let old = |entry: &Entry| matches!(entry.place, Where::Aside(since, _) if since + FORGOTTEN <= now);
@@ -204,7 +218,13 @@ impl Entry {
 
 /// Whether a Pod that waits may fit now where it did not before, by a change of its own.
 fn asks_anew(old: &PodInfo, new: &PodInfo) -> bool {
-    old.pod.spec != new.pod.spec || old.pod.metadata.labels != new.pod.metadata.labels
+    let claims = |pod: &PodInfo| {
+        let status = pod.pod.status.as_ref();
+        status.and_then(|status| status.resource_claim_statuses.clone())
+    };
+    old.pod.spec != new.pod.spec
+        || old.pod.metadata.labels != new.pod.metadata.labels
+        || claims(old) != claims(new)
 }
 
 #[cfg(test)]

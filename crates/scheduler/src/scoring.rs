@@ -6,9 +6,15 @@ use crate::pod_info::PodInfo;
 use crate::profile::Plugin;
 use crate::snapshot::{NodeInfo, Snapshot};
 
-/// The scores of nodes, in their order.
+/// The scores of nodes, in their order; `devices` says how good what claims get there is, if there are any.
 #[must_use]
-pub fn scores(pod: &PodInfo, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &CycleState<'_>) -> Vec<i64> {
+pub fn scores(
+    pod: &PodInfo,
+    nodes: &[&NodeInfo],
+    devices: Option<&[i64]>,
+    snapshot: &Snapshot,
+    state: &CycleState<'_>,
+) -> Vec<i64> {
     let (chosen, args) = (&state.profile.chosen, &state.profile.args);
     let each = |score: &dyn Fn(&NodeInfo) -> i64| nodes.iter().map(|node| score(node)).collect::<Vec<i64>>();
     let mut sums = vec![0; nodes.len()];
@@ -30,6 +36,10 @@ pub fn scores(pod: &PodInfo, nodes: &[&NodeInfo], snapshot: &Snapshot, state: &C
             Plugin::NodeResourcesBalancedAllocation => {
                 each(&|node| allocation::evenness(&args.balanced, pod, node))
             }
+            Plugin::DynamicResources => match devices {
+                Some(devices) => share_of_most(devices),
+                None => continue,
+            },
             Plugin::ImageLocality => {
                 let images = image_locality::State::of(&pod.pod, snapshot);
                 each(&|node| images.score(node))

@@ -10,6 +10,7 @@ use trine_typed::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use trine_typed::pods::is_finished;
 
+use crate::devices::inventory::Inventory;
 use crate::index::Index;
 use crate::nodes::Images;
 use crate::owners::Owners;
@@ -44,6 +45,8 @@ pub struct Snapshot {
     pub owners: Owners,
     /// Counts over all Pods.
     pub index: Index,
+    /// Devices, and what is taken of them.
+    pub devices: Inventory,
     /// Which nodes have which image.
     pub images: Images,
     /// Where the next decision begins among the nodes.

@@ -1,6 +1,7 @@
 //! The plugins, one file each, named as upstream's; `allocation` is how NodeResourcesFit and NodeResourcesBalancedAllocation score.
 
 pub mod allocation;
+pub mod dynamic_resources;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;

@@ -38,6 +38,8 @@ pub struct Args {
     pub candidates_absolute: usize,
     /// VolumeBinding: how long a Pod's volumes may take to be bound. Default 600 s.
     pub bind_timeout: Duration,
+    /// How long devices may take to be ready. Default 600 s.
+    pub devices_timeout: Duration,
 }
 
 impl Default for Args {
@@ -55,6 +57,7 @@ impl Default for Args {
             candidates_percentage: 10,
             candidates_absolute: 100,
             bind_timeout: Duration::from_secs(600),
+            devices_timeout: Duration::from_secs(600),
         }
     }
 }
@@ -131,6 +134,18 @@ impl Args {
             Plugin::VolumeBinding => {
                 let args: VolumeBindingArgs = config.read()?;
                 self.bind_timeout = Duration::from_secs(args.bind_timeout_seconds);
+            }
+            Plugin::DynamicResources => {
+                let args: DynamicResourcesArgs = config.read()?;
+                let timeout = seconds(&args.binding_timeout);
+                match timeout {
+                    Some(timeout) if !timeout.is_zero() => self.devices_timeout = timeout,
+                    _ => wrong.invalid(
+                        &format!("{path}.bindingTimeout"),
+                        format!("{:?}", args.binding_timeout),
+                        "must be a duration of at least 1s",
+                    ),
+                }
             }
             other => wrong.0.push(format!("{path}: {} is not set in any way", other.name())),
         }
@@ -393,6 +408,41 @@ impl Default for PreemptionArgs {
     fn default() -> Self {
         Self { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct DynamicResourcesArgs {
+    /// Of no effect: what is tried is counted, not timed.
+    #[serde(rename = "filterTimeout")]
+    _filter_timeout: Option<String>,
+    binding_timeout: String,
+}
+
+impl Default for DynamicResourcesArgs {
+    fn default() -> Self {
+        Self { _filter_timeout: None, binding_timeout: "600s".to_owned() }
+    }
+}
+
+/// A duration as Go writes it: `1h30m`, `600s`.
+fn seconds(text: &str) -> Option<Duration> {
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        let (unit, after) = rest[digits..]
+            .split_at(rest[digits..].find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len() - digits));
+        sum += match unit {
+            "h" => Duration::from_secs(number * 3600),
+            "m" => Duration::from_secs(number * 60),
+            "s" => Duration::from_secs(number),
+            "ms" => Duration::from_millis(number),
+            _ => return None,
+        };
+        rest = after;
+    }
+    Some(sum)
 }
 
 #[derive(Debug, Deserialize)]

@@ -17,6 +17,7 @@ fn what_is_not_said_is_as_upstream_has_it() {
         "InterPodAffinity",
         "DefaultPreemption",
         "VolumeBinding",
+        "DynamicResources",
     ];
     for name in names {
         let said = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": format!("{name}Args")});
@@ -34,7 +35,10 @@ fn each_plugin_is_set_by_its_args() {
         "resources": [{"name": "cpu", "weight": 5}, {"name": "x.io/gpu"}],
         "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}}});
     type Row = (&'static str, Value, fn(&Args) -> bool);
-    let rows: [Row; 9] = [
+    let rows: [Row; 10] = [
+        ("DynamicResources", json!({"filterTimeout": "5s", "bindingTimeout": "1m30s"}), |a| {
+            a.devices_timeout == Duration::from_secs(90)
+        }),
         ("NodeResourcesFit", ratio, |a| {
             a.strategy == Strategy::RequestedToCapacityRatio(vec![(0, 0), (100, 100)])
                 && a.shares == [Share::of("cpu", 5), Share::of("x.io/gpu", 1)]

@@ -44,6 +44,7 @@ impl Plugin {
         (Self::VolumeZone, &[Point::Filter], 0),
         (Self::PodTopologySpread, &[Point::Filter, Point::Score], 2),
         (Self::InterPodAffinity, &[Point::Filter, Point::Score], 2),
+        (Self::DynamicResources, &[Point::PreEnqueue, Point::Filter, Point::PostFilter, Point::Score], 2),
         (Self::DefaultPreemption, &[Point::PostFilter], 0),
         (Self::NodeResourcesBalancedAllocation, &[Point::Score], 1),
         (Self::ImageLocality, &[Point::Score], 1),
@@ -275,6 +276,7 @@ mod tests {
             ("NodeResourcesFit", 1),
             ("PodTopologySpread", 2),
             ("InterPodAffinity", 2),
+            ("DynamicResources", 2),
             ("NodeResourcesBalancedAllocation", 1),
             ("ImageLocality", 1),
         ];
