@@ -6,7 +6,8 @@ use super::step::Step;
 use crate::schema::SchemaRef;
 use serde_json::{Map, Value};
 
-/// The object without the fields of the set. An object or list that loses its last field becomes null.
+/// The object without the fields of the set. An object or list that loses its last field becomes null, as an item of a list it
+/// becomes empty.
 pub fn remove(schema: SchemaRef<'_>, value: &Value, fields: &Set) -> Value {
     let atom = Atom::of(schema, Some(value));
     match (atom, value) {
@@ -30,7 +31,11 @@ pub fn remove(schema: SchemaRef<'_>, value: &Value, fields: &Set) -> Value {
             for item in items {
                 match item_step(list, item).ok().and_then(|step| fields.get(&step)) {
                     Some(node) if node.member => {}
-                    Some(node) => kept.push(remove(list.items, item, &node.below)),
+                    // An item stays one, as upstream's null becomes when it is read: its key may stand in what is left by default.
+                    Some(node) => kept.push(match remove(list.items, item, &node.below) {
+                        Value::Null if item.is_object() => Value::Object(Map::new()),
+                        left => left,
+                    }),
                     None => kept.push(item.clone()),
                 }
             }
