@@ -4,8 +4,10 @@
 //! - [`cri`] kubelet -> runtime: `runtime.v1`
 //! - [`csi`] controllers and kubelet -> storage driver: `csi.v1`
 //! - [`registration`] kubelet -> plugin: `pluginregistration`
+//! - [`deadline`] what a call that takes too long is answered
 //! - [`socket`] unix-socket servers and clients for all three
 
+pub mod deadline;
 pub mod socket;
 
 /// The Container Runtime Interface, `runtime.v1`.

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use trine_contracts::cri::image_service_server::ImageServiceServer;
 use trine_contracts::cri::runtime_service_server::RuntimeServiceServer;
+use trine_contracts::deadline::Deadlines;
 use trine_contracts::socket::{MAX_MESSAGE, listen};
 
 use crate::config::Config;
@@ -32,6 +33,7 @@ pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), CriErr
     let socket = runtime.config().socket.clone();
     let incoming = listen(&socket).await.map_err(CriError::io("listen on", &socket))?;
     let server = Server::builder()
+        .layer(Deadlines)
         .add_service(
             RuntimeServiceServer::new(Service(runtime.clone()))
                 .max_decoding_message_size(MAX_MESSAGE)

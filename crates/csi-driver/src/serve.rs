@@ -10,6 +10,7 @@ use tonic::transport::Server;
 use trine_contracts::csi::controller_server::ControllerServer;
 use trine_contracts::csi::identity_server::IdentityServer;
 use trine_contracts::csi::node_server::NodeServer;
+use trine_contracts::deadline::Deadlines;
 use trine_contracts::registration::registration_server::RegistrationServer;
 use trine_contracts::socket;
 
@@ -62,6 +63,7 @@ pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), ServeE
     let service = Service::new(Arc::new(opened.await?.map_err(pool)?));
     let incoming = listen(&config.socket).await?;
     let main = Server::builder()
+        .layer(Deadlines)
         .add_service(IdentityServer::new(service.clone()))
         .add_service(ControllerServer::new(service.clone()))
         .add_service(NodeServer::new(service))
