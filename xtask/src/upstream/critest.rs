@@ -1,5 +1,8 @@
 //! `critest` against Trine's runtime alone.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,6 +22,15 @@ pub const TOOL: Tool = Tool {
     file: "critest",
     ldflags: "",
     versioned: "sigs.k8s.io/cri-tools",
+};
+
+/// What critest calls for specs beside each other.
+const BESIDE: Tool = Tool {
+    package: "github.com/onsi/ginkgo/v2/ginkgo",
+    test: false,
+    file: "ginkgo-command",
+    versioned: "github.com/onsi/ginkgo/v2",
+    ..TOOL
 };
 
 /// How long all specs may take.
@@ -43,10 +55,18 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut trine = Trine::start(&program, "critest", &words, SOCKET, &out.join("trine.log"))?;
     let report = out.join("junit.xml");
     let mut command = Command::new(suite);
+    let mut part = String::new();
+    if options.procs > 1 {
+        "parallel".clone_into(&mut part);
+        beside(&mut command, &go::build(&root, &BESIDE)?, &out)?;
+        command.arg(format!("--parallel={}", options.procs)).arg("--ginkgo.junit-report=junit.xml");
+    } else {
+        command.arg(format!("--ginkgo.junit-report={}", report.display()));
+    }
     command.arg(format!("--runtime-endpoint=unix://{}", trine.data_dir.join(SOCKET).display()));
     // A file of the machine's own must not change what is run.
     command.arg("--config=/dev/null");
-    command.arg(format!("--ginkgo.junit-report={}", report.display())).arg("--ginkgo.no-color");
+    command.arg("--ginkgo.no-color");
     command.arg(format!("--ginkgo.timeout={}s", DEADLINE.as_secs()));
     command.args(options.focus.iter().map(|focus| format!("--ginkgo.focus={focus}")));
     command.args(options.skip.iter().map(|skip| format!("--ginkgo.skip={skip}")));
@@ -58,7 +78,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     drop(trine);
     let version = go::version(&root, &TOOL)?;
-    let run = Run { root: &root, options, part: "", version: &version, keep: true };
+    let run = Run { root: &root, options, part: &part, version: &version, keep: true };
     // Measurements are never run among the others.
     let cases = read.cases.into_iter().filter(|case| !case.name.contains(BENCHMARK));
     let cases = cases.map(|case| match not_here.0.get(&case.name) {
@@ -66,4 +86,18 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         None => case,
     });
     finish(&run, &junit::Report { around: read.around, cases: cases.collect() }, |_| !options.partial())
+}
+
+/// Has critest find its `ginkgo`, which by itself would leave the report in a folder that is gone afterwards.
+fn beside(command: &mut Command, ginkgo: &Path, out: &Path) -> anyhow::Result<()> {
+    let bin = out.join("bin");
+    std::fs::create_dir_all(&bin)?;
+    let script = bin.join("ginkgo");
+    let text = format!("#!/bin/sh\nexec '{}' --output-dir='{}' \"$@\"\n", ginkgo.display(), out.display());
+    std::fs::write(&script, text)?;
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(bin).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(all)?);
+    Ok(())
 }

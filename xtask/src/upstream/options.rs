@@ -11,7 +11,7 @@ cargo xtask upstream SUITE     somebody else's suite against Trine (conformance,
       --sig S --focus RE --skip RE    only some of its specs      --resume   go on where the last run was broken off
       --store redb|etcd --nodes N     another cluster             --bless    what fails is known from now on
       --program FILE                  this trine, not target/release/trine
-      --procs N                       so many specs of e2e.test at once, 8 unless told otherwise
+      --procs N                       so many specs at once: of e2e.test 8 unless told otherwise, of critest 1
 cargo xtask upstream images    makes the images that the suites name, as each suite does by itself
       --prove      has Trine run each      --serve    serves them until Ctrl-C
       --only NAME  one recipe alone        --program FILE";
@@ -31,7 +31,7 @@ pub struct Options {
     pub store: String,
     /// Nodes of the cluster, 1 and more.
     pub nodes: u32,
-    /// Specs of e2e.test that run beside each other.
+    /// Specs that run beside each other.
     pub procs: usize,
     /// Leave out what the last run has done.
     pub resume: bool,
@@ -89,8 +89,8 @@ impl Options {
             skip: None,
             store: "redb".to_owned(),
             nodes: 1,
-            // Most of a spec's time is waiting.
-            procs: 8,
+            // Most of a spec's time is waiting; critest's are quick.
+            procs: if suite == Suite::Critest { 1 } else { 8 },
             resume: false,
             bless: false,
             program: None,
