@@ -119,7 +119,18 @@ fn a_drivers_released_manifests_give_volumes_snapshots_clones_and_growth() {
     stage.apply("csi/later.yaml", &[]);
     stage.wait("pod/later", "Ready");
 
-    let _ = stage.said(&["delete", "pod", "--all", "-l", "used=here", "--timeout=90s"]);
+    let volumes = || std::fs::read_dir(shared.0.join("data")).unwrap().count();
+    let before = volumes();
+    stage.apply("csi/inline.yaml", &[]);
+    stage.wait("pod/inline", "Ready");
+    assert_eq!(note(&stage, "inline", "/data/note"), "inline");
+    let group = stage.said(&["exec", "inline", "--", "sh", "-c", "stat -c %g /data"]);
+    // A folder, and a file that says what it is.
+    assert_eq!((group.trim(), volumes()), ("4321", before + 2));
+    let _ = stage.said(&["delete", "pod", "inline", "--timeout=90s"]);
+    assert_eq!(volumes(), before, "the volume ends with its Pod");
+
+    let _ = stage.said(&["delete", "pod", "-l", "used=here", "--timeout=90s"]);
     let _ = stage.said(&["delete", "volumesnapshot", "--all", "--timeout=90s"]);
     let _ = stage.said(&["delete", "pvc", "--all", "--timeout=90s"]);
     for kind in ["volumeattachment", "pv", "volumesnapshotcontent"] {

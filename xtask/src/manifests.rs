@@ -51,7 +51,7 @@ const PARTS: [Part; 7] = [
     Part {
         name: "csi",
         about: "the released manifests of csi-driver-host-path with upstream's sidecars and snapshot controller: volumes, growth, \
-                snapshots, clones; driver, registrar and liveness probe are stand-ins of our own",
+                snapshots, clones, inline volumes; driver, registrar and liveness probe are stand-ins of our own",
         peers: &[
             ("tests/upstream/images", "k8s.io/kubernetes"),
             (SIDECARS, "github.com/kubernetes-csi/external-provisioner/v6"),

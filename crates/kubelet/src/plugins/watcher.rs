@@ -1,5 +1,5 @@
-//! Sockets in the registration folder: those that come are registered, those that go are forgotten, those that
-//! nobody answers on are removed.
+//! Sockets in the registration folder: those that come are registered, those that go are forgotten. One that nobody answers on
+//! yet is tried again: its maker has given it its name (`bind`), and is about to listen.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -22,13 +22,27 @@ const RESCAN: Duration = Duration::from_secs(10);
 /// First and longest pause after a failed registration.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// One socket by path; another inode is another socket.
+/// Which socket is at a path: the inode, and when it was made, because a new socket may be given the old one's inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Socket {
+    inode: u64,
+    made: (i64, i64),
+}
+
+/// One socket by path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Attempt {
-    inode: u64,
+    socket: Socket,
     registered: bool,
     pause: Duration,
     next: Instant,
+}
+
+impl Attempt {
+    /// The attempt after one that failed: later, and later again.
+    fn failed(self, now: Instant) -> Self {
+        Self { next: now + self.pause, pause: (self.pause * 2).min(BACKOFF.1), ..self }
+    }
 }
 
 /// Watches `dir` until `stop`.
@@ -42,8 +56,8 @@ pub async fn run(dir: PathBuf, drivers: Drivers, cluster: Cluster, wakers: Waker
     loop {
         let sockets = scan(&dir);
         forget_gone(&sockets, &mut attempts, &drivers, &cluster).await;
-        for (path, inode) in sockets {
-            try_one(&path, inode, &mut attempts, &drivers, &cluster, &wakers).await;
+        for (path, socket) in sockets {
+            try_one(&path, socket, &mut attempts, &drivers, &cluster, &wakers).await;
         }
         let next = attempts.values().filter(|a| !a.registered).map(|a| a.next).min();
         let until = next.unwrap_or_else(|| Instant::now() + RESCAN).min(Instant::now() + RESCAN);
@@ -77,19 +91,20 @@ async fn notified(events: &mut Events) {
     }
 }
 
-fn scan(dir: &Path) -> BTreeMap<PathBuf, u64> {
+fn scan(dir: &Path) -> BTreeMap<PathBuf, Socket> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .filter(|e| !e.file_name().to_string_lossy().starts_with('.'))
         .filter_map(|e| {
             let meta = e.metadata().ok()?;
-            meta.file_type().is_socket().then(|| (e.path(), meta.ino()))
+            let socket = Socket { inode: meta.ino(), made: (meta.mtime(), meta.mtime_nsec()) };
+            meta.file_type().is_socket().then(|| (e.path(), socket))
         })
         .collect()
 }
 
 async fn forget_gone(
-    sockets: &BTreeMap<PathBuf, u64>,
+    sockets: &BTreeMap<PathBuf, Socket>,
     attempts: &mut HashMap<PathBuf, Attempt>,
     drivers: &Drivers,
     cluster: &Cluster,
@@ -106,9 +121,18 @@ async fn forget_gone(
     }
 }
 
+/// Whether somebody answers on the socket. A name without a listener may be one whose maker is about to listen: to remove it
+/// would hide that driver for ever.
+async fn answered(path: &Path) -> bool {
+    match UnixStream::connect(path).await {
+        Ok(_) => true,
+        Err(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
+    }
+}
+
 async fn try_one(
     path: &Path,
-    inode: u64,
+    socket: Socket,
     attempts: &mut HashMap<PathBuf, Attempt>,
     drivers: &Drivers,
     cluster: &Cluster,
@@ -116,17 +140,15 @@ async fn try_one(
 ) {
     let now = Instant::now();
     let mut attempt = match attempts.get(path) {
-        Some(known) if known.inode == inode => *known,
-        _ => Attempt { inode, registered: false, pause: BACKOFF.0, next: now },
+        Some(known) if known.socket == socket => *known,
+        _ => Attempt { socket, registered: false, pause: BACKOFF.0, next: now },
     };
     if attempt.registered || attempt.next > now {
         return;
     }
-    if let Err(error) = UnixStream::connect(path).await
-        && error.kind() == std::io::ErrorKind::ConnectionRefused
-    {
-        tracing::info!(path = %path.display(), "nobody answers on this registration; it is removed");
-        let _ = std::fs::remove_file(path);
+    if !answered(path).await {
+        tracing::debug!(path = %path.display(), "nobody answers on this registration yet");
+        attempts.insert(path.to_owned(), attempt.failed(Instant::now()));
         return;
     }
     match register::register(path, drivers, cluster).await {
@@ -137,9 +159,59 @@ async fn try_one(
         }
         Err(error) => {
             tracing::warn!(path = %path.display(), error = error.chain(), "driver not registered");
-            attempt.next = Instant::now() + attempt.pause;
-            attempt.pause = (attempt.pause * 2).min(BACKOFF.1);
+            attempt = attempt.failed(Instant::now());
         }
     }
     attempts.insert(path.to_owned(), attempt);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::UnixSocket;
+    use trine_typed::kube::{Client, Config};
+
+    /// A name in the folder, without a listener: what a driver has made between `bind` and `listen`.
+    fn bound(path: &Path) -> UnixSocket {
+        let socket = UnixSocket::new_stream().unwrap();
+        socket.bind(path).unwrap();
+        socket
+    }
+
+    #[tokio::test]
+    async fn a_socket_whose_maker_does_not_listen_yet_stays_and_is_asked_when_it_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("slow-reg.sock");
+        let socket = bound(&path);
+        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let cluster = Cluster::new(client, "n".to_owned(), "uid".to_owned());
+        let stop = CancellationToken::new();
+        let (folder, drivers) = (dir.path().to_owned(), Drivers::default());
+        let watching = tokio::spawn(run(folder, drivers, cluster, Wakers::default(), stop.clone()));
+        tokio::time::sleep(BACKOFF.0 * 2).await;
+        assert!(path.exists(), "the name of a driver that is about to listen was taken away");
+        let listener = socket.listen(8).unwrap();
+        let asked = async {
+            // The first connection only looks whether somebody is there.
+            let _ = listener.accept().await.unwrap();
+            listener.accept().await.unwrap()
+        };
+        tokio::time::timeout(Duration::from_secs(5), asked).await.expect("it is asked");
+        stop.cancel();
+        watching.abort();
+    }
+
+    #[tokio::test]
+    async fn a_new_socket_at_the_old_path_is_another_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d-reg.sock");
+        let first = bound(&path);
+        let before = scan(dir.path())[&path];
+        drop(first);
+        std::fs::remove_file(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let _second = bound(&path);
+        let after = scan(dir.path())[&path];
+        assert_ne!(before, after);
+    }
 }

@@ -1,16 +1,17 @@
-//! From a claim to its PV, and the wait for its attachment.
+//! From a claim to its PV, from an inline volume to its driver, and the wait for an attachment.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tracing::field::Empty;
 use trine_typed::k8s_openapi::api::core::v1::{
-    Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, SecretReference, Volume,
+    CSIVolumeSource, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, SecretReference, Volume,
 };
-use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec, VolumeAttachment};
 use trine_typed::kube::{Api, Client};
 
 use super::model::Resolved;
+use super::tokens::Wish;
 use super::{paths, source};
 use crate::error::{KubeletError, api};
 use crate::node::NodeStatusManager;
@@ -21,11 +22,17 @@ const ATTACH_LOOK: Duration = Duration::from_secs(60);
 /// First and longest pause between two looks; this is on the way of every Pod with a volume.
 const ATTACH_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
 
-/// Finds the PV of a Pod's volume.
+/// Finds the PV of a Pod's volume, or the driver of an inline one.
 ///
 /// # Errors
 /// [`KubeletError::NotYet`] while the claim is not bound; [`KubeletError::Invalid`] if it cannot be used.
 pub async fn resolve(client: &Client, pod: &Pod, volume: &Volume) -> Result<Resolved, KubeletError> {
+    if let Some(inline) = &volume.csi {
+        let drivers: Api<CSIDriver> = Api::all(client.clone());
+        let info = api("get CSIDriver", &inline.driver, drivers.get_opt(&inline.driver)).await?;
+        return describe_inline(pod, &volume.name, inline, info.as_ref().map(|d| &d.spec))
+            .map_err(KubeletError::Invalid);
+    }
     let namespace = spec::namespace(pod);
     let name = source::claim_name(pod, volume).unwrap_or_default();
     let key = format!("{namespace}/{name}");
@@ -101,7 +108,55 @@ fn describe(pv: &PersistentVolume, claim: &str, driver: Option<&CSIDriver>, read
         attach: info.and_then(|i| i.attach_required).unwrap_or(true),
         fs_group_policy: info.and_then(|i| i.fs_group_policy.clone()).unwrap_or_default(),
         pod_info: info.and_then(|i| i.pod_info_on_mount).unwrap_or_default(),
+        inline: false,
+        tokens: tokens(info),
+        tokens_in_secrets: info.and_then(|i| i.service_account_token_in_secrets).unwrap_or_default(),
+        republish: info.and_then(|i| i.requires_republish).unwrap_or_default(),
     }
+}
+
+/// What a driver wants to have of the Pod's ServiceAccount.
+fn tokens(driver: Option<&CSIDriverSpec>) -> Vec<Wish> {
+    let wanted = driver.and_then(|d| d.token_requests.as_ref()).into_iter().flatten();
+    wanted.map(|t| super::tokens::wish_for(&t.audience, t.expiration_seconds)).collect()
+}
+
+/// An inline volume. Its driver has to say that it takes such volumes: another one would be given a handle that it never made.
+fn describe_inline(
+    pod: &Pod,
+    name: &str,
+    inline: &CSIVolumeSource,
+    driver: Option<&CSIDriverSpec>,
+) -> Result<Resolved, String> {
+    let modes = driver.and_then(|d| d.volume_lifecycle_modes.clone());
+    let modes = modes.unwrap_or_else(|| vec!["Persistent".to_owned()]);
+    if !modes.iter().any(|mode| mode == "Ephemeral") {
+        let why = if driver.is_some() {
+            format!("only supports {modes:?}")
+        } else {
+            "no CSIDriver object".to_owned()
+        };
+        return Err(format!("volume mode \"Ephemeral\" not supported by driver {} ({why})", inline.driver));
+    }
+    let secret = inline.node_publish_secret_ref.as_ref().filter(|s| !s.name.is_empty());
+    Ok(Resolved {
+        pv: name.to_owned(),
+        driver: inline.driver.clone(),
+        handle: paths::inline_handle(spec::uid(pod), name),
+        fs_type: inline.fs_type.clone().unwrap_or_default(),
+        // As upstream: one node, which fsGroup and the driver's access mode go by.
+        access_modes: vec!["ReadWriteOnce".to_owned()],
+        read_only: inline.read_only.unwrap_or_default(),
+        attributes: inline.volume_attributes.clone().unwrap_or_default(),
+        publish_secret: secret.map(|s| (spec::namespace(pod).to_owned(), s.name.clone())),
+        fs_group_policy: driver.and_then(|d| d.fs_group_policy.clone()).unwrap_or_default(),
+        pod_info: driver.and_then(|d| d.pod_info_on_mount).unwrap_or_default(),
+        inline: true,
+        tokens: tokens(driver),
+        tokens_in_secrets: driver.and_then(|d| d.service_account_token_in_secrets).unwrap_or_default(),
+        republish: driver.and_then(|d| d.requires_republish).unwrap_or_default(),
+        ..Resolved::default()
+    })
 }
 
 /// The data of a Secret that a driver needs.
@@ -170,4 +225,39 @@ pub async fn wait_for_attach(
         })
     };
     crate::step::traced(span, looked).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_inline_volume_is_taken_by_a_driver_that_says_so_and_by_no_other() {
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}}))
+                .unwrap();
+        let inline: CSIVolumeSource = serde_json::from_value(json!({
+            "driver": "d", "fsType": "xfs", "readOnly": true, "volumeAttributes": {"size": "1Mi"},
+            "nodePublishSecretRef": {"name": "s"}}))
+        .unwrap();
+        let of = |spec: serde_json::Value| serde_json::from_value::<CSIDriverSpec>(spec).unwrap();
+        let willing = of(json!({"volumeLifecycleModes": ["Persistent", "Ephemeral"], "podInfoOnMount": true,
+            "requiresRepublish": true, "tokenRequests": [{"audience": "a", "expirationSeconds": 700}]}));
+        let volume = describe_inline(&pod, "v", &inline, Some(&willing)).unwrap();
+        assert_eq!(volume.handle, paths::inline_handle("u", "v"));
+        assert_eq!(volume.publish_secret, Some(("ns".to_owned(), "s".to_owned())));
+        assert_eq!(volume.tokens, [("a".to_owned(), 700)]);
+        assert!(volume.inline && volume.pod_info && volume.republish && volume.read_only && !volume.attach);
+        let refused =
+            |driver: Option<&CSIDriverSpec>| describe_inline(&pod, "v", &inline, driver).unwrap_err();
+        assert_eq!(
+            refused(Some(&of(json!({})))),
+            "volume mode \"Ephemeral\" not supported by driver d (only supports [\"Persistent\"])"
+        );
+        assert_eq!(
+            refused(None),
+            "volume mode \"Ephemeral\" not supported by driver d (no CSIDriver object)"
+        );
+    }
 }

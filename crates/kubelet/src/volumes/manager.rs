@@ -252,7 +252,7 @@ impl VolumeManager {
 
     fn mark_stale(&self) {
         for wanted in self.lock().desired.pods.values_mut().flatten() {
-            wanted.stale = wanted.source.refreshed();
+            wanted.stale = wanted.source.refreshed() || wanted.resolved.as_ref().is_some_and(|r| r.republish);
         }
     }
 
@@ -396,7 +396,10 @@ fn prepare(state: &mut State, operation: &Operation, root: &std::path::Path) -> 
         Operation::Publish { key, resolved, .. } => {
             let prepared =
                 Context { pod: pod(&key.uid), publish_context: context(resolved), ..Default::default() };
-            uncertain(state, key, Some(resolved), root);
+            // Publishing again what is there takes nothing away, whatever becomes of it.
+            if state.actual.mounts.get(key).is_none_or(|m| m.certainty == Certainty::Uncertain) {
+                uncertain(state, key, Some(resolved), root);
+            }
             prepared
         }
         Operation::SetUp { key, .. } => {

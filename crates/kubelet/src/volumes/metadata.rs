@@ -28,7 +28,7 @@ pub struct VolumeData {
     /// The VolumeAttachment; empty if none is needed.
     #[serde(rename = "attachmentID", skip_serializing_if = "String::is_empty")]
     pub attachment: String,
-    /// `Persistent`.
+    /// `Persistent`, or `Ephemeral` for an inline volume.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub volume_lifecycle_mode: String,
 }

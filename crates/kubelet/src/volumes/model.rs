@@ -7,6 +7,7 @@ use std::sync::Arc;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
 use super::source::Source;
+use super::tokens::Wish;
 
 /// A volume of one Pod on disk.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,10 +31,10 @@ pub struct DeviceKey {
     pub handle: String,
 }
 
-/// What is known of a claim's volume.
+/// What is known of a driver's volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resolved {
-    /// The PV.
+    /// The PV; of an inline volume its name in the Pod.
     pub pv: String,
     /// namespace/name of the claim.
     pub claim: String,
@@ -63,6 +64,14 @@ pub struct Resolved {
     pub fs_group_policy: String,
     /// CSIDriver.spec.podInfoOnMount.
     pub pod_info: bool,
+    /// It lives as long as the Pod, whose spec describes it.
+    pub inline: bool,
+    /// CSIDriver.spec.tokenRequests.
+    pub tokens: Vec<Wish>,
+    /// These go with the secrets (`serviceAccountTokenInSecrets`), not with the context.
+    pub tokens_in_secrets: bool,
+    /// CSIDriver.spec.requiresRepublish: published again each time that files from the API are looked at again.
+    pub republish: bool,
 }
 
 impl Resolved {

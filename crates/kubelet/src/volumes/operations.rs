@@ -107,11 +107,19 @@ impl Operations {
             Operation::Publish { key, resolved, .. } => {
                 let pod = pod_of(&context)?;
                 let calls = NodeCalls::new(self.drivers.get(&resolved.driver)?);
-                let secrets = claim::secret(&self.client, resolved.publish_secret.as_ref()).await?;
+                let mut secrets = claim::secret(&self.client, resolved.publish_secret.as_ref()).await?;
+                let tokens = self.tokens.for_driver(&self.client, pod, &resolved.tokens).await?;
+                let told = if resolved.tokens_in_secrets {
+                    secrets.extend(tokens);
+                    BTreeMap::new()
+                } else {
+                    tokens.into_iter().collect()
+                };
                 let node = &self.config.node_name;
                 let attached = context.publish_context.clone();
                 let up =
-                    publish::publish((root, node), &calls, key, pod, resolved, attached, secrets).await?;
+                    publish::publish((root, node), &calls, key, pod, resolved, attached, (secrets, told))
+                        .await?;
                 Ok(Outcome::Up(up))
             }
             Operation::SetUp { key, volume } => {

@@ -67,6 +67,12 @@ pub fn block_data(root: &Path, spec: &str) -> PathBuf {
     csi(root).join("volumeDevices").join(spec).join("data")
 }
 
+/// The handle of an inline volume, by the Pod and the volume's name in it.
+#[must_use]
+pub fn inline_handle(uid: &str, volume: &str) -> String {
+    format!("csi-{}", hash(&format!("{uid}{volume}")))
+}
+
 /// Name of the VolumeAttachment of a volume on a node.
 #[must_use]
 pub fn attachment(handle: &str, driver: &str, node: &str) -> String {
@@ -97,6 +103,10 @@ mod tests {
             )
         );
         assert_eq!(unique("d", "h"), "kubernetes.io/csi/d^h");
+        assert_eq!(
+            inline_handle("a", "bc"),
+            "csi-ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
         assert!(attachment("h", "d", "n").starts_with("csi-"));
         assert_eq!(attachment("h", "d", "n").len(), 68);
     }

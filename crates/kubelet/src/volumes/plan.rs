@@ -10,7 +10,7 @@ use super::source::Source;
 /// One operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// Find the PV of a claim.
+    /// Find the PV of a claim, or the driver of an inline volume.
     Resolve {
         /// The Pod.
         uid: String,
@@ -119,9 +119,15 @@ fn upward(uid: &str, wanted: &Wanted, actual: &Actual, held: &Held) -> Option<Op
     let sure = actual.mounts.get(&key).is_some_and(|m| m.certainty == Certainty::Sure);
     match (&wanted.resolved, wanted.source) {
         (_, Source::Unsupported) => None,
+        (None, Source::Inline) => Some(Operation::Resolve { uid: uid.to_owned(), volume }),
+        (Some(resolved), Source::Inline) => {
+            let due = !sure || (wanted.stale && resolved.republish);
+            due.then(|| Operation::Publish { key, volume, resolved: resolved.clone() })
+        }
         (Some(resolved), Source::Claim) => {
             if sure {
-                return None;
+                let again = wanted.stale && resolved.republish;
+                return again.then(|| Operation::Publish { key, volume, resolved: resolved.clone() });
             }
             let device = resolved.device();
             let uid = uid.to_owned();
@@ -323,6 +329,30 @@ mod tests {
         ];
         for (row, desired, actual, expected) in rows {
             assert_eq!(in_use(&desired, &actual).contains(&name), expected, "{row}");
+        }
+    }
+
+    #[test]
+    fn an_inline_volume_is_published_without_more_and_again_where_its_driver_asks() {
+        let volume = |republish, stale| {
+            let resolved =
+                Resolved { pv: "tmp".into(), inline: true, republish, attach: false, ..resolved() };
+            Wanted { volume: "tmp".into(), source: Source::Inline, resolved: Some(resolved), stale }
+        };
+        let unknown = Wanted { resolved: None, ..volume(false, false) };
+        let key = unknown.key("u").unwrap();
+        let mount = Mount { certainty: Certainty::Sure, device: None, host_path: "/m".into() };
+        let up = Actual { mounts: BTreeMap::from([(key, mount)]), ..Default::default() };
+        for (name, wanted, actual, expected) in [
+            ("not looked up yet", &unknown, &Actual::default(), vec!["resolve"]),
+            ("known", &volume(false, false), &Actual::default(), vec!["publish"]),
+            ("there", &volume(true, false), &up, vec![]),
+            ("there, to be published again", &volume(true, true), &up, vec!["publish"]),
+            ("there, stale for nobody", &volume(false, true), &up, vec![]),
+        ] {
+            let now = Timestamp::from_second(0).unwrap();
+            let operations = plan(&desired(vec![wanted.clone()]), actual, &Held::default(), now);
+            assert_eq!(short(&operations), expected, "{name}");
         }
     }
 }

@@ -47,11 +47,12 @@ fn pod_info(pod: &Pod, volume: &Resolved) -> BTreeMap<String, String> {
         of("pod.namespace", spec::namespace(pod)),
         of("pod.uid", spec::uid(pod)),
         of("serviceAccount.name", &account),
-        of("ephemeral", "false"),
+        of("ephemeral", if volume.inline { "true" } else { "false" }),
     ])
 }
 
-/// Publishes the volume for the Pod on `node`, below `root`, and gives it to the Pod's group.
+/// Publishes the volume for the Pod on `node`, below `root`, and gives it to the Pod's group. `tokens` are told beside what is told of
+/// the Pod.
 ///
 /// # Errors
 /// [`KubeletError`].
@@ -62,7 +63,7 @@ pub async fn publish(
     pod: &Pod,
     volume: &Resolved,
     publish_context: BTreeMap<String, String>,
-    secrets: BTreeMap<String, String>,
+    (secrets, tokens): (BTreeMap<String, String>, BTreeMap<String, String>),
 ) -> Result<PathBuf, KubeletError> {
     let target = target(root, key);
     let data = VolumeData {
@@ -75,7 +76,7 @@ pub async fn publish(
         } else {
             String::new()
         },
-        volume_lifecycle_mode: "Persistent".to_owned(),
+        volume_lifecycle_mode: if volume.inline { "Ephemeral" } else { "Persistent" }.to_owned(),
     };
     if !key.block {
         metadata::write(&data_dir(root, key), &data)?;
@@ -88,11 +89,11 @@ pub async fn publish(
     let stage = stage::path(root, volume);
     let request = Publish {
         volume,
-        stage: calls.capabilities().stage.then_some(stage.as_path()),
+        stage: (calls.capabilities().stage && !volume.inline).then_some(stage.as_path()),
         target: &target,
         publish_context,
         secrets,
-        pod_info: pod_info(pod, volume),
+        pod_info: pod_info(pod, volume).into_iter().chain(tokens).collect(),
         group: group(pod),
     };
     calls.publish(who, request).await?;

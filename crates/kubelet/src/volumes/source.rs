@@ -19,6 +19,8 @@ pub enum Source {
     Projected,
     /// A PersistentVolumeClaim.
     Claim,
+    /// A CSI driver's volume that lives as long as the Pod: published, neither attached nor staged.
+    Inline,
     /// Not known to this kubelet.
     Unsupported,
 }
@@ -29,6 +31,8 @@ impl Source {
     pub fn of(volume: &Volume) -> Self {
         if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
             Self::Claim
+        } else if volume.csi.is_some() {
+            Self::Inline
         } else if volume.host_path.is_some() {
             Self::HostPath
         } else if volume.config_map.is_some() {
@@ -56,7 +60,7 @@ impl Source {
             Self::Secret => "kubernetes.io~secret",
             Self::DownwardApi => "kubernetes.io~downward-api",
             Self::Projected => "kubernetes.io~projected",
-            Self::Claim => super::paths::CSI,
+            Self::Claim | Self::Inline => super::paths::CSI,
             Self::Unsupported => "unsupported",
         }
     }

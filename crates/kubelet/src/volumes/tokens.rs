@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use trine_typed::k8s_openapi::api::authentication::v1::{
     BoundObjectReference, TokenRequest, TokenRequestSpec,
 };
@@ -19,6 +20,9 @@ const DEFAULT_SECONDS: i64 = 3600;
 /// A token is asked for again when it is older than this, however long it holds (upstream).
 const OLDEST: SignedDuration = SignedDuration::from_hours(24);
 
+/// Under which name a driver is told its tokens.
+const TOLD: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+
 /// Which token: for whose ears, for how many seconds.
 pub type Wish = (String, i64);
 
@@ -27,6 +31,12 @@ pub type Wish = (String, i64);
 pub fn wish(projection: &ServiceAccountTokenProjection) -> Wish {
     let audience = projection.audience.clone().unwrap_or_default();
     (audience, projection.expiration_seconds.unwrap_or(DEFAULT_SECONDS))
+}
+
+/// What a driver wishes for.
+#[must_use]
+pub fn wish_for(audience: &str, seconds: Option<i64>) -> Wish {
+    (audience.to_owned(), seconds.unwrap_or(DEFAULT_SECONDS))
 }
 
 /// All tokens that a volume wishes for.
@@ -75,32 +85,53 @@ impl Tokens {
     ) -> Result<BTreeMap<Wish, String>, KubeletError> {
         let mut found = BTreeMap::new();
         for wish in wishes(volume) {
-            let text = self.one(client, pod, &wish).await?;
+            let text = self.one(client, pod, &wish).await?.text;
             found.insert(wish, text);
         }
         Ok(found)
     }
 
-    async fn one(&self, client: &Client, pod: &Pod, wish: &Wish) -> Result<String, KubeletError> {
+    /// What a driver is told: the tokens that it wishes for, by their audiences, as upstream writes them.
+    ///
+    /// # Errors
+    /// As [`Tokens::read`].
+    pub async fn for_driver(
+        &self,
+        client: &Client,
+        pod: &Pod,
+        wishes: &[Wish],
+    ) -> Result<Option<(String, String)>, KubeletError> {
+        if wishes.is_empty() {
+            return Ok(None);
+        }
+        let mut all = serde_json::Map::new();
+        for wish in wishes {
+            let kept = self.one(client, pod, wish).await?;
+            let token = json!({"token": kept.text, "expirationTimestamp": kept.until});
+            all.insert(wish.0.clone(), token);
+        }
+        Ok(Some((TOLD.to_owned(), serde_json::Value::Object(all).to_string())))
+    }
+
+    async fn one(&self, client: &Client, pod: &Pod, wish: &Wish) -> Result<Kept, KubeletError> {
         let key = (spec::uid(pod).to_owned(), wish.clone());
         let now = Timestamp::now();
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let have = kept().get(&key).cloned();
         if let Some(have) = have.as_ref().filter(|k| !k.is_old(now)) {
-            return Ok(have.text.clone());
+            return Ok(have.clone());
         }
         match request(client, pod, wish, now).await {
             Ok(fresh) => {
-                let text = fresh.text.clone();
                 let mut kept = kept();
                 kept.retain(|_, k| k.holds(now));
-                kept.insert(key, fresh);
-                Ok(text)
+                kept.insert(key, fresh.clone());
+                Ok(fresh)
             }
             Err(error) => match have.filter(|k| k.holds(now)) {
                 Some(have) => {
                     tracing::warn!(pod = spec::key(pod), error = error.chain(), "a token is not renewed yet");
-                    Ok(have.text)
+                    Ok(have)
                 }
                 None => Err(error),
             },
