@@ -1,49 +1,63 @@
 //! The controller's acts: making, attaching, growing and removing volumes.
 
 use trine_contracts::csi;
-use trine_kernel::loopdev;
+use trine_kernel::{filesystem, loopdev};
 
 use crate::driver::Driver;
 use crate::error::Cause;
 use crate::observe::Observed;
+use crate::plan::copy;
 use crate::plan::volume::{self as plan, Create};
 use crate::record::{Content, State, Volume};
 use crate::request::{self, Access, Asked, required};
 use crate::size::Range;
 
 impl Driver {
-    /// `CreateVolume`: the record, the file, the record as ready.
+    /// `CreateVolume`: the record, the file or its copy, the record as ready.
     pub(crate) fn create(&self, request: &csi::CreateVolumeRequest) -> Result<Volume, Cause> {
-        let id = request::volume_id(&request.name)?;
+        let id = request::id_of(&request.name)?;
         let access = Access::read(&request.volume_capabilities)?;
         let range = Range::read(request.capacity_range.as_ref())?;
         request::check_parameters(request.parameters.keys())?;
         request::check_parameters(request.mutable_parameters.keys())?;
-        if request.volume_content_source.is_some() {
-            return Err(Cause::Invalid(
-                "volumes from a snapshot or another volume are not offered".to_owned(),
-            ));
-        }
+        let source = request::source(request.volume_content_source.as_ref())?;
         request::check_topology(request.accessibility_requirements.as_ref(), &self.config.node_id)?;
         if let Some(kind) = access.filesystem {
             kind.available()?;
         }
         let _guard = self.locks.take(&id)?;
+        let origin = match &source {
+            Some(source) if self.pool.get(&id).is_err() => Some(self.origin(source)?),
+            _ => None,
+        };
+        // Of a volume that is there it is only asked whether it is the same, for which its source may be gone.
+        let from = source.as_ref().map(|source| (source, origin.as_ref().map_or(0, |o| o.bytes)));
+        let content = match &origin {
+            Some(origin) => {
+                copy::content(origin.content, access, || Ok(filesystem::inspect(&origin.image)?))?
+            }
+            None => Content::Untouched,
+        };
         let fresh = self.pool.promise(|volumes, space| {
-            match plan::create(volumes.get(&id), range, access, space, &self.config.node_id)? {
+            let asked = (range, access);
+            match plan::create(volumes.get(&id), asked, from, space, &self.config.node_id)? {
                 Create::Existing => Ok(None),
                 Create::New(bytes) => Ok(Some(Volume {
                     id: id.clone(),
                     name: request.name.clone(),
                     bytes,
                     state: State::Creating,
-                    content: Content::Untouched,
+                    content,
                     access,
                     published: None,
+                    source: source.clone(),
                 })),
             }
         })?;
         if let Some(volume) = fresh {
+            if let Some(origin) = &origin {
+                self.copy(origin, &self.pool.image(&id))?;
+            }
             self.pool.shape(&volume)?;
             self.pool.put(&Volume { state: State::Ready, ..volume })?;
         }

@@ -54,6 +54,9 @@ pub enum Cause {
     /// There is no such volume.
     #[error("there is no volume {0}")]
     NoVolume(String),
+    /// There is no such snapshot.
+    #[error("there is no snapshot {0}")]
+    NoSnapshot(String),
     /// There is no such node here.
     #[error("this driver serves the node {ours}, not {asked}")]
     NoNode {
@@ -157,7 +160,9 @@ impl Cause {
     pub fn code(&self) -> Code {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
-            Self::NoVolume(_) | Self::NoNode { .. } | Self::NotAtPath { .. } => Code::NotFound,
+            Self::NoVolume(_) | Self::NoSnapshot(_) | Self::NoNode { .. } | Self::NotAtPath { .. } => {
+                Code::NotFound
+            }
             Self::Exists(_) => Code::AlreadyExists,
             Self::Size(_) | Self::LargerThanPool { .. } => Code::OutOfRange,
             Self::PoolFull { .. } | Self::NodeFull { .. } | Self::Elsewhere(_) => Code::ResourceExhausted,

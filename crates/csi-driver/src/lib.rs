@@ -13,7 +13,7 @@
 //! - [`plan`] every decision, pure
 //! - `request`, `size` what a call asks for; `error` why it cannot have it, with the gRPC code
 //! - `pool`, `record` the volumes on disk; `locks` one call per volume at a time
-//! - `controller`, `stage`, `publish`, `measure`, `reconcile` the acts
+//! - `controller`, `snapshot`, `stage`, `publish`, `measure`, `reconcile` the acts
 //! - `service` the gRPC side
 
 mod config;
@@ -32,12 +32,13 @@ mod request;
 mod serve;
 mod service;
 mod size;
+mod snapshot;
 mod stage;
 mod teardown;
 
 pub use config::{Config, DEFAULT_MAX_VOLUMES, DRIVER_NAME, TOPOLOGY_KEY};
 pub use error::{Cause, DriverError};
-pub use record::{Content, Published, State, Volume};
+pub use record::{Content, Published, Snapshot, Source, State, Volume};
 pub use request::{Access, Asked};
 pub use serve::{ServeError, serve};
 pub use size::Bytes;

@@ -1,4 +1,4 @@
-//! Looking at a published volume and growing what is on it.
+//! Looking at a published volume, at its health, and growing what is on it.
 
 use trine_contracts::csi;
 use trine_contracts::csi::volume_usage::Unit;
@@ -15,13 +15,15 @@ impl Driver {
     pub(crate) fn stats(
         &self,
         request: &csi::NodeGetVolumeStatsRequest,
-    ) -> Result<Vec<csi::VolumeUsage>, Cause> {
+    ) -> Result<csi::NodeGetVolumeStatsResponse, Cause> {
         let (volume, _, block) = self.at_path(&request.volume_id, &request.volume_path)?;
+        let volume_condition = Some(self.condition(&volume));
         if block {
-            return Ok(vec![usage(volume.bytes, None, None, Unit::Bytes)]);
+            let usage = vec![usage(volume.bytes, None, None, Unit::Bytes)];
+            return Ok(csi::NodeGetVolumeStatsResponse { usage, volume_condition });
         }
         let usage_now = filesystem::usage(std::path::Path::new(&request.volume_path))?;
-        Ok(vec![
+        let usage = vec![
             usage(
                 usage_now.total_bytes,
                 Some(usage_now.available_bytes),
@@ -34,7 +36,8 @@ impl Driver {
                 Some(usage_now.total_inodes.saturating_sub(usage_now.free_inodes)),
                 Unit::Inodes,
             ),
-        ])
+        ];
+        Ok(csi::NodeGetVolumeStatsResponse { usage, volume_condition })
     }
 
     /// `NodeExpandVolume`: the device follows its file, the file system its device. Gives the size.
@@ -51,6 +54,22 @@ impl Driver {
             filesystem::grow_mounted(kind, std::path::Path::new(&request.volume_path), volume.bytes)?;
         }
         Ok(volume.bytes)
+    }
+
+    /// What is wrong with the volume, if anything is.
+    pub(crate) fn condition(&self, volume: &Volume) -> csi::VolumeCondition {
+        let image = self.pool.image(&volume.id);
+        let wrong = match std::fs::metadata(&image) {
+            Err(error) => Some(format!("its file {} cannot be found: {error}", image.display())),
+            Ok(file) if file.len() < volume.bytes => {
+                Some(format!("its file {} has only {} bytes", image.display(), file.len()))
+            }
+            Ok(_) => None,
+        };
+        csi::VolumeCondition {
+            abnormal: wrong.is_some(),
+            message: wrong.unwrap_or_else(|| "its file is there".to_owned()),
+        }
     }
 
     /// The volume, its device, and whether `path` shows it raw.

@@ -1,4 +1,4 @@
-//! The volumes on disk: records in memory and beside their images, one owner at a time.
+//! The volumes and snapshots on disk: records in memory and beside their images, one owner at a time.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -12,18 +12,29 @@ use trine_kernel::filesystem;
 
 use crate::error::Cause;
 use crate::plan::volume::Space;
-use crate::record::{self, State, Volume};
+use crate::record::{self, Record, Snapshot, State, Volume};
 
 /// How long a pool that another process is about to leave is waited for.
 const HANDOVER: Duration = Duration::from_secs(5);
+
+/// The folder of the snapshots, in the pool's.
+const SNAPSHOTS: &str = "snapshots";
 
 /// The pool folder. Dropping it lets the next owner in.
 #[derive(Debug)]
 pub struct Pool {
     dir: PathBuf,
     limit: Option<u64>,
-    volumes: Mutex<BTreeMap<String, Volume>>,
+    /// Whether files here share blocks, so that one that has written all of its own may need them anew.
+    shares: bool,
+    records: Mutex<Records>,
     _lock: File,
+}
+
+#[derive(Debug, Default)]
+struct Records {
+    volumes: BTreeMap<String, Volume>,
+    snapshots: BTreeMap<String, Snapshot>,
 }
 
 impl Pool {
@@ -41,7 +52,15 @@ impl Pool {
         let dir = dir.canonicalize().map_err(Cause::file("resolve", dir))?;
         let lock = own(&dir)?;
         let volumes = record::read_all(&dir).map_err(Cause::file("list", &dir))?;
-        Ok(Self { dir, limit, volumes: Mutex::new(volumes), _lock: lock })
+        let kept = dir.join(SNAPSHOTS);
+        let snapshots = if kept.exists() {
+            record::read_all(&kept).map_err(Cause::file("list", &kept))?
+        } else {
+            BTreeMap::new()
+        };
+        let shares = filesystem::shares(&dir)?;
+        let records = Mutex::new(Records { volumes, snapshots });
+        Ok(Self { dir, limit, shares, records, _lock: lock })
     }
 
     /// The folder, without links.
@@ -56,19 +75,40 @@ impl Pool {
         self.dir.join(format!("{id}.img"))
     }
 
+    /// The file behind snapshot `id`.
+    #[must_use]
+    pub fn snapshot_image(&self, id: &str) -> PathBuf {
+        self.dir.join(SNAPSHOTS).join(format!("{id}.img"))
+    }
+
+    /// The record of a snapshot that is ready for use.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn snapshot(&self, id: &str) -> Result<Snapshot, Cause> {
+        let snapshot = self.lock().snapshots.get(id).filter(|s| s.state == State::Ready).cloned();
+        snapshot.ok_or_else(|| Cause::NoSnapshot(id.to_owned()))
+    }
+
+    /// All snapshots, in whichever state.
+    #[must_use]
+    pub fn snapshots(&self) -> BTreeMap<String, Snapshot> {
+        self.lock().snapshots.clone()
+    }
+
     /// The record of a volume that is ready for use.
     ///
     /// # Errors
     /// `NOT_FOUND`.
     pub fn get(&self, id: &str) -> Result<Volume, Cause> {
-        let volume = self.lock().get(id).filter(|v| v.state == State::Ready).cloned();
+        let volume = self.lock().volumes.get(id).filter(|v| v.state == State::Ready).cloned();
         volume.ok_or_else(|| Cause::NoVolume(id.to_owned()))
     }
 
     /// All records, in whichever state.
     #[must_use]
     pub fn all(&self) -> BTreeMap<String, Volume> {
-        self.lock().clone()
+        self.lock().volumes.clone()
     }
 
     /// Writes `volume` to disk, then to memory.
@@ -76,7 +116,15 @@ impl Pool {
     /// # Errors
     /// What the file system said; the caller must not act then.
     pub fn put(&self, volume: &Volume) -> Result<(), Cause> {
-        self.put_locked(&mut self.lock(), volume)
+        self.put_locked(&mut self.lock().volumes, volume)
+    }
+
+    /// Writes `snapshot` to disk, then to memory.
+    ///
+    /// # Errors
+    /// What the file system said; the caller must not act then.
+    pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<(), Cause> {
+        self.put_snapshot_locked(&mut self.lock().snapshots, snapshot)
     }
 
     /// Writes what `decide` makes of all records and the space there is, so that two calls never promise the
@@ -88,13 +136,36 @@ impl Pool {
         &self,
         decide: impl FnOnce(&BTreeMap<String, Volume>, Space) -> Result<Option<Volume>, Cause>,
     ) -> Result<Option<Volume>, Cause> {
-        let mut volumes = self.lock();
-        let space = self.space_of(&volumes)?;
-        let decided = decide(&volumes, space)?;
+        let mut records = self.lock();
+        let space = self.space_of(&records)?;
+        let decided = decide(&records.volumes, space)?;
         if let Some(volume) = &decided {
-            self.put_locked(&mut volumes, volume)?;
+            self.put_locked(&mut records.volumes, volume)?;
         }
         Ok(decided)
+    }
+
+    /// The same for a snapshot.
+    ///
+    /// # Errors
+    /// What `decide` or the file system said.
+    pub fn promise_snapshot(
+        &self,
+        decide: impl FnOnce(&BTreeMap<String, Snapshot>, Space) -> Result<Option<Snapshot>, Cause>,
+    ) -> Result<Option<Snapshot>, Cause> {
+        let mut records = self.lock();
+        let space = self.space_of(&records)?;
+        let decided = decide(&records.snapshots, space)?;
+        if let Some(snapshot) = &decided {
+            self.put_snapshot_locked(&mut records.snapshots, snapshot)?;
+        }
+        Ok(decided)
+    }
+
+    /// The bytes of the disk that the image at `path` has, its own and shared ones.
+    #[must_use]
+    pub fn written(path: &Path) -> u64 {
+        std::fs::metadata(path).map_or(0, |m| m.blocks() * 512)
     }
 
     /// Makes the image of `volume`, or changes its size. New bytes read as zero and take no space.
@@ -119,16 +190,26 @@ impl Pool {
     /// # Errors
     /// What the file system said; a repetition goes on from there.
     pub fn remove(&self, volume: &Volume) -> Result<(), Cause> {
-        self.put(&Volume { state: State::Deleting, ..volume.clone() })?;
-        let path = self.image(&volume.id);
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Cause::file("remove", &path)(e));
-            }
-            _ => {}
+        self.put(&volume.in_state(State::Deleting))?;
+        unlink(&self.dir, &self.image(&volume.id), &volume.id)?;
+        self.lock().volumes.remove(&volume.id);
+        Ok(())
+    }
+
+    /// Removes image and record of `snapshot`, whatever is left of them.
+    ///
+    /// # Errors
+    /// What the file system said; a repetition goes on from there.
+    pub fn remove_snapshot(&self, snapshot: &Snapshot) -> Result<(), Cause> {
+        self.put_snapshot(&snapshot.in_state(State::Deleting))?;
+        let dir = self.dir.join(SNAPSHOTS);
+        unlink(&dir, &self.snapshot_image(&snapshot.id), &snapshot.id)?;
+        let mut records = self.lock();
+        records.snapshots.remove(&snapshot.id);
+        if records.snapshots.is_empty() {
+            // A broken record may still be in it.
+            let _ = std::fs::remove_dir(dir);
         }
-        record::remove(&self.dir, &volume.id).map_err(Cause::file("remove the record of", &path))?;
-        self.lock().remove(&volume.id);
         Ok(())
     }
 
@@ -140,13 +221,23 @@ impl Pool {
         self.space_of(&self.lock())
     }
 
-    fn space_of(&self, volumes: &BTreeMap<String, Volume>) -> Result<Space, Cause> {
+    fn space_of(&self, records: &Records) -> Result<Space, Cause> {
         let disk = filesystem::usage(&self.dir)?;
         let (mut promised, mut unwritten) = (0_u64, 0_u64);
-        for volume in volumes.values() {
-            let written = std::fs::metadata(self.image(&volume.id)).map_or(0, |m| m.blocks() * 512);
+        for volume in records.volumes.values() {
+            let image = self.image(&volume.id);
+            // Blocks that a snapshot has, too, are taken anew when the volume is written to.
+            let own =
+                if self.shares { filesystem::alone(&image).unwrap_or(0) } else { Self::written(&image) };
             promised = promised.saturating_add(volume.bytes);
-            unwritten = unwritten.saturating_add(volume.bytes.saturating_sub(written));
+            unwritten = unwritten.saturating_add(volume.bytes.saturating_sub(own));
+        }
+        for snapshot in records.snapshots.values() {
+            promised = promised.saturating_add(snapshot.data);
+            if snapshot.state == State::Creating {
+                let copied = if self.shares { 0 } else { Self::written(&self.snapshot_image(&snapshot.id)) };
+                unwritten = unwritten.saturating_add(snapshot.data.saturating_sub(copied));
+            }
         }
         let limit = self.limit.unwrap_or(u64::MAX);
         Ok(Space {
@@ -161,9 +252,30 @@ impl Pool {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Volume>> {
-        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn put_snapshot_locked(
+        &self,
+        snapshots: &mut BTreeMap<String, Snapshot>,
+        snapshot: &Snapshot,
+    ) -> Result<(), Cause> {
+        let dir = self.dir.join(SNAPSHOTS);
+        std::fs::create_dir_all(&dir).map_err(Cause::file("create", &dir))?;
+        record::write(&dir, snapshot).map_err(Cause::file("write the record in", &dir))?;
+        snapshots.insert(snapshot.id.clone(), snapshot.clone());
+        Ok(())
     }
+
+    fn lock(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes an image and then its record in `dir`; absent is success.
+fn unlink(dir: &Path, image: &Path, id: &str) -> Result<(), Cause> {
+    match std::fs::remove_file(image) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Cause::file("remove", image)(e)),
+        _ => {}
+    }
+    record::remove(dir, id).map_err(Cause::file("remove the record of", image))
 }
 
 /// Takes the pool's lock file.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trine_kernel::loopdev;
+use trine_kernel::{filesystem, loopdev};
 
 use crate::driver::Driver;
 use crate::error::Cause;
@@ -23,6 +23,26 @@ impl Driver {
             tracing::info!(device = %device.device.display(), file = %device.backing_file.display(), "leftover device let go");
             if let Err(error) = loopdev::detach(&device) {
                 tracing::warn!(%error, "leftover device stays");
+            }
+        }
+        // A copy that was cut off leaves the file system standing still, and everybody in it.
+        for device in &observed.attached {
+            for place in observed.places(&device.device) {
+                match filesystem::thaw(place) {
+                    Ok(true) => tracing::info!(place = %place.display(), "a frozen file system goes on"),
+                    Ok(false) => {}
+                    // Of a raw device, or of a mount that is dead.
+                    Err(error) => tracing::debug!(%error, "not thawed"),
+                }
+            }
+        }
+        for snapshot in self.pool.snapshots().into_values() {
+            let done = match snapshot.state {
+                State::Creating | State::Deleting => self.pool.remove_snapshot(&snapshot),
+                State::Ready => Ok(()),
+            };
+            if let Err(error) = done {
+                tracing::warn!(snapshot = snapshot.id, error = %crate::error::chain(&error), "snapshot not reconciled");
             }
         }
         for volume in self.pool.all().into_values() {

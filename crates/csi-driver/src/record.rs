@@ -1,10 +1,11 @@
-//! What is known of a volume, and how it is written to disk.
+//! What is known of a volume or a snapshot, and how it is written to disk.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use trine_kernel::filesystem::Kind;
 
@@ -29,7 +30,78 @@ pub struct Volume {
     /// Where it is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
+    /// What it was copied from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
 }
+
+/// What a volume was copied from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Source {
+    /// The snapshot of this id.
+    Snapshot(String),
+    /// The volume of this id.
+    Volume(String),
+}
+
+/// One snapshot's record: `snapshots/<id>.json` beside `snapshots/<id>.img`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The id that callers use.
+    pub id: String,
+    /// The name it was asked for by.
+    pub name: String,
+    /// The volume that it was taken of, which may be gone.
+    pub volume: String,
+    /// That volume's size, bytes.
+    pub bytes: u64,
+    /// How far its making or unmaking has come.
+    pub state: State,
+    /// What the volume held.
+    pub content: Content,
+    /// How that volume was to be reached.
+    pub access: Access,
+    /// The bytes of the disk that it keeps from being used otherwise: what the volume had written.
+    pub data: u64,
+    /// When it was taken: seconds and nanoseconds since 1970.
+    pub taken: (i64, i32),
+}
+
+/// What has a record.
+pub trait Record: Serialize + DeserializeOwned {
+    /// The id, which is the file's name.
+    fn id(&self) -> &str;
+    /// How far it has come.
+    fn state(&self) -> State;
+    /// Its size, bytes.
+    fn bytes(&self) -> u64;
+    /// The same in another state.
+    #[must_use]
+    fn in_state(&self, state: State) -> Self;
+}
+
+macro_rules! record {
+    ($kind:ty) => {
+        impl Record for $kind {
+            fn id(&self) -> &str {
+                &self.id
+            }
+            fn state(&self) -> State {
+                self.state
+            }
+            fn bytes(&self) -> u64 {
+                self.bytes
+            }
+            fn in_state(&self, state: State) -> Self {
+                Self { state, ..self.clone() }
+            }
+        }
+    };
+}
+record!(Volume);
+record!(Snapshot);
 
 /// Intent before act: `Creating` and `Deleting` are finished or undone at the next start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,35 +145,35 @@ pub struct Published {
 ///
 /// # Errors
 /// If `dir` cannot be listed.
-pub fn read_all(dir: &Path) -> io::Result<BTreeMap<String, Volume>> {
-    let mut volumes = BTreeMap::new();
+pub fn read_all<R: Record>(dir: &Path) -> io::Result<BTreeMap<String, R>> {
+    let mut records = BTreeMap::new();
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         if path.extension().is_none_or(|ext| ext != "json") {
             continue;
         }
         let read = std::fs::read(&path)
-            .and_then(|bytes| serde_json::from_slice::<Volume>(&bytes).map_err(io::Error::from));
+            .and_then(|bytes| serde_json::from_slice::<R>(&bytes).map_err(io::Error::from));
         match read {
-            Ok(volume) => {
-                volumes.insert(volume.id.clone(), volume);
+            Ok(record) => {
+                records.insert(record.id().to_owned(), record);
             }
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "volume record unreadable, its volume left alone");
+                tracing::error!(path = %path.display(), %error, "record unreadable, its data left alone");
             }
         }
     }
-    Ok(volumes)
+    Ok(records)
 }
 
-/// Writes `volume` so that a power cut leaves the old record or the new one, never a torn one.
+/// Writes `record` so that a power cut leaves the old record or the new one, never a torn one.
 ///
 /// # Errors
 /// What the file system said; the old record stands then.
-pub fn write(dir: &Path, volume: &Volume) -> io::Result<()> {
-    let path = dir.join(format!("{}.json", volume.id));
-    let fresh = dir.join(format!("{}.json.new", volume.id));
-    let mut bytes = serde_json::to_vec_pretty(volume)?;
+pub fn write<R: Record>(dir: &Path, record: &R) -> io::Result<()> {
+    let path = dir.join(format!("{}.json", record.id()));
+    let fresh = dir.join(format!("{}.json.new", record.id()));
+    let mut bytes = serde_json::to_vec_pretty(record)?;
     bytes.push(b'\n');
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&fresh)?;
     file.write_all(&bytes)?;

@@ -4,11 +4,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use trine_contracts::csi::volume_capability::AccessType;
 use trine_contracts::csi::volume_capability::access_mode::Mode;
-use trine_contracts::csi::{TopologyRequirement, VolumeCapability};
+use trine_contracts::csi::volume_content_source::Type;
+use trine_contracts::csi::{TopologyRequirement, VolumeCapability, VolumeContentSource};
 use trine_kernel::filesystem::Kind;
 
 use crate::config::TOPOLOGY_KEY;
 use crate::error::Cause;
+use crate::record::Source;
 
 /// The longest name of the contract, bytes.
 const MAX_NAME: usize = 128;
@@ -118,6 +120,25 @@ pub fn check_parameters<'a>(names: impl IntoIterator<Item = &'a String>) -> Resu
     }
 }
 
+/// What a new volume is to be copied from.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub fn source(content: Option<&VolumeContentSource>) -> Result<Option<Source>, Cause> {
+    let Some(content) = content else { return Ok(None) };
+    match &content.r#type {
+        Some(Type::Snapshot(snapshot)) => {
+            required(&snapshot.snapshot_id, "snapshot_id")?;
+            Ok(Some(Source::Snapshot(snapshot.snapshot_id.clone())))
+        }
+        Some(Type::Volume(volume)) => {
+            required(&volume.volume_id, "volume_id of the source")?;
+            Ok(Some(Source::Volume(volume.volume_id.clone())))
+        }
+        None => Err(Cause::Invalid("a volume_content_source of no kind".to_owned())),
+    }
+}
+
 /// Checks that the volume may be on `node`.
 ///
 /// # Errors
@@ -133,15 +154,15 @@ pub fn check_topology(requirement: Option<&TopologyRequirement>, node: &str) -> 
     Err(Cause::Elsewhere(node.to_owned()))
 }
 
-/// The id of the volume `name`: the name itself where it is fit for a file name, else its hash. The same name
+/// The id of the volume or snapshot `name`: the name itself where it is fit for a file name, else its hash. The same name
 /// always has the same id, so a repeated call finds what the first one made.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the name is empty or too long.
-pub fn volume_id(name: &str) -> Result<String, Cause> {
+pub fn id_of(name: &str) -> Result<String, Cause> {
     const HASHED: &str = "sha256-";
     if name.is_empty() {
-        return Err(Cause::Invalid("no volume name".to_owned()));
+        return Err(Cause::Invalid("no name".to_owned()));
     }
     if name.len() > MAX_NAME {
         return Err(Cause::Invalid(format!("the name is longer than {MAX_NAME} bytes")));
@@ -203,15 +224,15 @@ mod tests {
 
     #[test]
     fn a_name_always_has_the_same_id_and_it_is_a_file_name() {
-        assert_eq!(volume_id("pvc-1").unwrap(), "pvc-1");
+        assert_eq!(id_of("pvc-1").unwrap(), "pvc-1");
         for name in ["../x", "A", "a/b", "-x", "sha256-1", "a b"] {
-            let id = volume_id(name).unwrap();
+            let id = id_of(name).unwrap();
             assert!(id.starts_with("sha256-") && id.len() == 71, "{name}: {id}");
-            assert_eq!(id, volume_id(name).unwrap());
+            assert_eq!(id, id_of(name).unwrap());
         }
-        assert!(volume_id("").is_err());
-        assert!(volume_id(&"x".repeat(129)).is_err());
-        volume_id(&"x".repeat(128)).unwrap();
+        assert!(id_of("").is_err());
+        assert!(id_of(&"x".repeat(129)).is_err());
+        id_of(&"x".repeat(128)).unwrap();
     }
 
     #[test]

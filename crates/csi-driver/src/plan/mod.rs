@@ -1,10 +1,12 @@
 //! Every decision of the driver, pure: from the record, the request and what was observed to what is to be done.
 //!
 //! - [`volume`] may it be made, attached, listed
+//! - [`copy`] snapshots, and volumes made of others
 //! - [`stage`] device, file system, mount
 //! - [`target`] binding it where a Pod sees it
 //! - [`leftover`] devices that nobody needs
 
+pub mod copy;
 pub mod leftover;
 pub mod stage;
 pub mod target;

@@ -1,9 +1,7 @@
 //! May a volume be made, attached, grown; which ones are on a page.
 
-use std::collections::BTreeMap;
-
 use crate::error::Cause;
-use crate::record::{Published, State, Volume};
+use crate::record::{Published, Record, Source, State, Volume};
 use crate::request::Access;
 use crate::size::{Bytes, Range};
 
@@ -25,14 +23,14 @@ pub enum Create {
     New(u64),
 }
 
-/// Decides about `CreateVolume`, given the volume of that name.
+/// Decides about `CreateVolume`, given the volume of that name. `from` is what it is to be copied from, with that one's size.
 ///
 /// # Errors
 /// `ALREADY_EXISTS`, `OUT_OF_RANGE`, `RESOURCE_EXHAUSTED`.
 pub fn create(
     existing: Option<&Volume>,
-    range: Range,
-    access: Access,
+    (range, access): (Range, Access),
+    from: Option<(&Source, u64)>,
     space: Space,
     node: &str,
 ) -> Result<Create, Cause> {
@@ -44,7 +42,20 @@ pub fn create(
         if volume.access != access {
             return Err(Cause::Exists("it exists with another access type or file system".to_owned()));
         }
+        if volume.source.as_ref() != from.map(|(source, _)| source) {
+            return Err(Cause::Exists("it exists as a copy of something else, or of nothing".to_owned()));
+        }
         return Ok(Create::Existing);
+    }
+    if let Some((_, least)) = from {
+        let bytes = if range.required > least { range.choose()? } else { least };
+        if bytes > range.limit {
+            let text =
+                format!("at most {} asked for, but its source has {}", Bytes(range.limit), Bytes(least));
+            return Err(Cause::Size(text));
+        }
+        fits(bytes, bytes, space, node)?;
+        return Ok(Create::New(bytes));
     }
     let bytes = range.choose()?;
     if let Some(kind) = access.filesystem.filter(|kind| bytes < kind.min_bytes()) {
@@ -103,16 +114,16 @@ pub fn publish(
 /// What a token for the page after volume `id` looks like.
 const TOKEN: &str = "after:";
 
-/// The volumes of one page and the token of the next. A token names the last volume given out, so volumes that
-/// come or go between two pages neither shift the next page nor spoil the token.
+/// Those of one page and the token of the next. A token names the last one given out, so what comes or goes between two pages
+/// neither shifts the next page nor spoils the token.
 ///
 /// # Errors
 /// `ABORTED` for a token that is not ours, `INVALID_ARGUMENT` for a negative count.
-pub fn page<'a>(
-    volumes: &'a BTreeMap<String, Volume>,
+pub fn page<'a, R: Record>(
+    all: impl Iterator<Item = &'a R>,
     token: &str,
     count: i32,
-) -> Result<(Vec<&'a Volume>, String), Cause> {
+) -> Result<(Vec<&'a R>, String), Cause> {
     let count =
         usize::try_from(count).map_err(|_| Cause::Invalid(format!("max_entries is negative ({count})")))?;
     let after = match (token, token.strip_prefix(TOKEN)) {
@@ -120,13 +131,13 @@ pub fn page<'a>(
         (_, Some(id)) => id,
         _ => return Err(Cause::Token(token.to_owned())),
     };
-    let mut rest = volumes.values().filter(|v| v.state == State::Ready && v.id.as_str() > after);
+    let mut rest = all.filter(|r| r.state() == State::Ready && r.id() > after);
     if count == 0 {
         return Ok((rest.collect(), String::new()));
     }
-    let page: Vec<&Volume> = rest.by_ref().take(count).collect();
+    let page: Vec<&R> = rest.by_ref().take(count).collect();
     let next = match (rest.next(), page.last()) {
-        (Some(_), Some(last)) => format!("{TOKEN}{}", last.id),
+        (Some(_), Some(last)) => format!("{TOKEN}{}", last.id()),
         _ => String::new(),
     };
     Ok((page, next))
@@ -136,6 +147,7 @@ pub fn page<'a>(
 pub(crate) mod tests {
     use super::*;
     use crate::record::Content;
+    use std::collections::BTreeMap;
     use tonic::Code;
     use trine_kernel::filesystem::Kind;
 
@@ -148,6 +160,7 @@ pub(crate) mod tests {
             content: Content::Untouched,
             access: Access { block: false, mount: true, filesystem: None },
             published: None,
+            source: None,
         }
     }
 
@@ -176,9 +189,39 @@ pub(crate) mod tests {
             ("too small for the named xfs", None, 100 << 20, xfs, Err(Code::OutOfRange)),
             ("small without a name", None, 100 << 20, mount, Ok(Create::New(100 << 20))),
         ] {
-            let got = create(existing, range(required), access, space, "n");
+            let got = create(existing, (range(required), access), None, space, "n");
             assert_eq!(got.map_err(|cause| cause.code()), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_copy_is_as_large_as_its_source_or_larger() {
+        let snapshot = Source::Snapshot("s".to_owned());
+        let copy = Volume { source: Some(snapshot.clone()), ..volume("v") };
+        let plain = volume("v");
+        let other = Source::Volume("s".to_owned());
+        let space = Space { whole: 10 << 30, left: 4 << 30 };
+        for (name, existing, required, limit, source, expected) in [
+            ("as large", None, 1 << 30, 0, &snapshot, Ok(Create::New(1 << 30))),
+            ("nothing said", None, 0, 0, &snapshot, Ok(Create::New(1 << 30))),
+            ("less is satisfied by more", None, 1 << 20, 0, &snapshot, Ok(Create::New(1 << 30))),
+            ("at most less", None, 0, 1 << 29, &snapshot, Err(Code::OutOfRange)),
+            ("larger", None, 2 << 30, 0, &snapshot, Ok(Create::New(2 << 30))),
+            ("no room", None, 5 << 30, 0, &snapshot, Err(Code::ResourceExhausted)),
+            ("the same again", Some(&copy), 1 << 30, 0, &snapshot, Ok(Create::Existing)),
+            ("of something else", Some(&copy), 1 << 30, 0, &other, Err(Code::AlreadyExists)),
+            ("of nothing", Some(&plain), 1 << 30, 0, &snapshot, Err(Code::AlreadyExists)),
+        ] {
+            let range = Range { required, limit: if limit == 0 { u64::MAX } else { limit } };
+            let got = create(existing, (range, plain.access), Some((source, 1 << 30)), space, "n");
+            assert_eq!(got.map_err(|cause| cause.code()), expected, "{name}");
+        }
+        let got = create(Some(&copy), (range(1 << 30), plain.access), None, space, "n");
+        assert_eq!(
+            got.map_err(|cause| cause.code()),
+            Err(Code::AlreadyExists),
+            "a copy, but none is asked for"
+        );
     }
 
     #[test]
@@ -207,14 +250,14 @@ pub(crate) mod tests {
         let mut volumes: BTreeMap<_, _> =
             ["a", "b", "c", "d"].map(|id| (id.to_owned(), volume(id))).into_iter().collect();
         let ids = |page: Vec<&Volume>| page.iter().map(|v| v.id.clone()).collect::<Vec<_>>();
-        let (first, token) = page(&volumes, "", 2).unwrap();
+        let (first, token) = page(volumes.values(), "", 2).unwrap();
         assert_eq!(ids(first), ["a", "b"]);
         volumes.remove("b");
         volumes.insert("aa".to_owned(), volume("aa"));
-        let (second, end) = page(&volumes, &token, 2).unwrap();
+        let (second, end) = page(volumes.values(), &token, 2).unwrap();
         assert_eq!((ids(second), end.as_str()), (vec!["c".to_owned(), "d".to_owned()], ""));
-        assert_eq!(page(&volumes, "", 0).unwrap().0.len(), 4);
-        assert_eq!(page(&volumes, "invalid", 0).unwrap_err().code(), Code::Aborted);
-        assert_eq!(page(&volumes, "", -1).unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(page(volumes.values(), "", 0).unwrap().0.len(), 4);
+        assert_eq!(page(volumes.values(), "invalid", 0).unwrap_err().code(), Code::Aborted);
+        assert_eq!(page(volumes.values(), "", -1).unwrap_err().code(), Code::InvalidArgument);
     }
 }

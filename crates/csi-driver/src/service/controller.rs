@@ -18,13 +18,19 @@ use crate::record::{Content, Volume};
 use crate::request::{Access, Asked, check_parameters, required};
 use crate::size::SMALLEST;
 
-const OFFERED: [Offer; 7] = [
+const OFFERED: [Offer; 13] = [
     Offer::CreateDeleteVolume,
     Offer::PublishUnpublishVolume,
     Offer::ListVolumes,
     Offer::ListVolumesPublishedNodes,
     Offer::GetCapacity,
+    Offer::CreateDeleteSnapshot,
+    Offer::ListSnapshots,
+    Offer::GetSnapshot,
+    Offer::CloneVolume,
     Offer::ExpandVolume,
+    Offer::GetVolume,
+    Offer::VolumeCondition,
     Offer::SingleNodeMultiWriter,
 ];
 
@@ -41,7 +47,7 @@ pub(super) fn topology(node: &str) -> csi::Topology {
     csi::Topology { segments: HashMap::from([(TOPOLOGY_KEY.to_owned(), node.to_owned())]) }
 }
 
-fn signed(bytes: u64) -> i64 {
+pub(super) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
@@ -50,7 +56,7 @@ fn describe(volume: &Volume, node: &str) -> csi::Volume {
         capacity_bytes: signed(volume.bytes),
         volume_id: volume.id.clone(),
         volume_context: HashMap::new(),
-        content_source: None,
+        content_source: volume.source.as_ref().map(super::snapshots::source),
         accessible_topology: vec![topology(node)],
     }
 }
@@ -146,12 +152,12 @@ impl Controller for Service {
         let request = request.into_inner();
         self.run(tracing::Span::none(), "ListVolumes", "", move |driver| {
             let volumes = driver.pool.all();
-            let (volumes, next_token) = page(&volumes, &request.starting_token, request.max_entries)?;
+            let (volumes, next_token) = page(volumes.values(), &request.starting_token, request.max_entries)?;
             let entry = |volume: &Volume| csi::list_volumes_response::Entry {
                 volume: Some(describe(volume, &driver.config.node_id)),
                 status: Some(csi::list_volumes_response::VolumeStatus {
                     published_node_ids: volume.published.iter().map(|there| there.node.clone()).collect(),
-                    volume_condition: None,
+                    volume_condition: Some(driver.condition(volume)),
                 }),
             };
             Ok(csi::ListVolumesResponse { entries: volumes.into_iter().map(entry).collect(), next_token })
@@ -217,37 +223,48 @@ impl Controller for Service {
 
     async fn create_snapshot(
         &self,
-        _: Request<csi::CreateSnapshotRequest>,
+        request: Request<csi::CreateSnapshotRequest>,
     ) -> Result<Response<csi::CreateSnapshotResponse>, Status> {
-        unimplemented("CreateSnapshot")
+        self.take_snapshot(request.into_inner()).await
     }
 
     async fn delete_snapshot(
         &self,
-        _: Request<csi::DeleteSnapshotRequest>,
+        request: Request<csi::DeleteSnapshotRequest>,
     ) -> Result<Response<csi::DeleteSnapshotResponse>, Status> {
-        unimplemented("DeleteSnapshot")
+        self.remove_snapshot(request.into_inner()).await
     }
 
     async fn list_snapshots(
         &self,
-        _: Request<csi::ListSnapshotsRequest>,
+        request: Request<csi::ListSnapshotsRequest>,
     ) -> Result<Response<csi::ListSnapshotsResponse>, Status> {
-        unimplemented("ListSnapshots")
+        self.snapshots(request.into_inner()).await
     }
 
     async fn get_snapshot(
         &self,
-        _: Request<csi::GetSnapshotRequest>,
+        request: Request<csi::GetSnapshotRequest>,
     ) -> Result<Response<csi::GetSnapshotResponse>, Status> {
-        unimplemented("GetSnapshot")
+        self.one_snapshot(request.into_inner()).await
     }
 
     async fn controller_get_volume(
         &self,
-        _: Request<csi::ControllerGetVolumeRequest>,
+        request: Request<csi::ControllerGetVolumeRequest>,
     ) -> Result<Response<csi::ControllerGetVolumeResponse>, Status> {
-        unimplemented("ControllerGetVolume")
+        let id = request.into_inner().volume_id;
+        self.run(tracing::Span::none(), "ControllerGetVolume", &id.clone(), move |driver| {
+            required(&id, "volume_id")?;
+            let volume = driver.pool.get(&id)?;
+            let status = csi::controller_get_volume_response::VolumeStatus {
+                published_node_ids: volume.published.iter().map(|there| there.node.clone()).collect(),
+                volume_condition: Some(driver.condition(&volume)),
+            };
+            let volume = Some(describe(&volume, &driver.config.node_id));
+            Ok(csi::ControllerGetVolumeResponse { volume, status: Some(status) })
+        })
+        .await
     }
 
     async fn controller_modify_volume(

@@ -1,6 +1,6 @@
 //! The gRPC side: each call in a step span, on a blocking thread, with its error as a status.
 //!
-//! - `identity`, `controller`, `node` the three services of CSI
+//! - `identity`, `controller` with `snapshots`, `node` the three services of CSI
 //! - `registrar` the kubelet's plugin registration
 
 mod controller;
@@ -8,6 +8,7 @@ mod identity;
 mod node;
 mod registrar;
 mod run;
+mod snapshots;
 
 pub use registrar::Registrar;
 pub use run::Service;

@@ -13,8 +13,13 @@ use trine_contracts::csi::node_service_capability::{Rpc, Type};
 use super::Service;
 use super::controller::topology;
 
-const OFFERED: [Offer; 4] =
-    [Offer::StageUnstageVolume, Offer::GetVolumeStats, Offer::ExpandVolume, Offer::SingleNodeMultiWriter];
+const OFFERED: [Offer; 5] = [
+    Offer::StageUnstageVolume,
+    Offer::GetVolumeStats,
+    Offer::ExpandVolume,
+    Offer::VolumeCondition,
+    Offer::SingleNodeMultiWriter,
+];
 
 /// Writes into `step` for which Pod a volume is published, where the caller says so.
 fn record_pod(step: &Span, context: &HashMap<String, String>) {
@@ -93,11 +98,7 @@ impl Node for Service {
     ) -> Result<Response<csi::NodeGetVolumeStatsResponse>, Status> {
         let request = request.into_inner();
         let id = request.volume_id.clone();
-        self.run(Span::none(), "NodeGetVolumeStats", &id, move |driver| {
-            let usage = driver.stats(&request)?;
-            Ok(csi::NodeGetVolumeStatsResponse { usage, volume_condition: None })
-        })
-        .await
+        self.run(Span::none(), "NodeGetVolumeStats", &id, move |driver| driver.stats(&request)).await
     }
 
     async fn node_expand_volume(

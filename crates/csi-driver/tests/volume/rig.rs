@@ -107,6 +107,43 @@ impl Rig {
         Ok(self.controller().create_volume(request).await?.into_inner().volume.unwrap())
     }
 
+    /// A copy of a snapshot or of a volume.
+    pub async fn copy(
+        &self,
+        name: &str,
+        source: csi::volume_content_source::Type,
+        bytes: u64,
+        cap: &csi::VolumeCapability,
+    ) -> Result<csi::Volume, Status> {
+        let request = csi::CreateVolumeRequest {
+            name: name.to_owned(),
+            capacity_range: Some(range(bytes)),
+            volume_capabilities: vec![cap.clone()],
+            volume_content_source: Some(csi::VolumeContentSource { r#type: Some(source) }),
+            ..Default::default()
+        };
+        Ok(self.controller().create_volume(request).await?.into_inner().volume.unwrap())
+    }
+
+    pub async fn snapshot(&self, name: &str, volume: &str) -> Result<csi::Snapshot, Status> {
+        let request = csi::CreateSnapshotRequest {
+            name: name.to_owned(),
+            source_volume_id: volume.to_owned(),
+            ..Default::default()
+        };
+        Ok(self.controller().create_snapshot(request).await?.into_inner().snapshot.unwrap())
+    }
+
+    pub async fn drop_snapshot(&self, id: &str) -> Result<(), Status> {
+        let request = csi::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
+        self.controller().delete_snapshot(request).await.map(drop)
+    }
+
+    pub async fn snapshots(&self, request: csi::ListSnapshotsRequest) -> Result<Vec<String>, Status> {
+        let found = self.controller().list_snapshots(request).await?.into_inner();
+        Ok(found.entries.into_iter().map(|e| e.snapshot.unwrap().snapshot_id).collect())
+    }
+
     pub async fn attach(&self, id: &str, cap: &csi::VolumeCapability) -> Result<(), Status> {
         let request = csi::ControllerPublishVolumeRequest {
             volume_id: id.to_owned(),
@@ -127,9 +164,15 @@ impl Rig {
     }
 
     pub async fn stage(&self, id: &str, cap: &csi::VolumeCapability) -> Result<(), Status> {
+        self.stage_at(id, cap, "staging").await
+    }
+
+    pub async fn stage_at(&self, id: &str, cap: &csi::VolumeCapability, at: &str) -> Result<(), Status> {
+        let path = self.root.join(at);
+        std::fs::create_dir_all(&path).unwrap();
         let request = csi::NodeStageVolumeRequest {
             volume_id: id.to_owned(),
-            staging_target_path: self.staging(),
+            staging_target_path: path.display().to_string(),
             volume_capability: Some(cap.clone()),
             ..Default::default()
         };

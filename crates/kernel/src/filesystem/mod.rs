@@ -4,15 +4,20 @@
 //! - [`inspect`] what the bytes of a device say it holds
 //! - [`usage`] how full a mounted one is
 //! - [`grow_mounted`], [`grow_unmounted`] up to the size of its device
+//! - [`freeze`] holding one still; [`copy`] files that share their blocks where they can
 //!
 //! The user-space programs are the distribution's own, run under a deadline ([`program`]).
 
+mod copy;
+mod freeze;
 mod grow;
 mod make;
 mod probe;
 mod program;
 mod space;
 
+pub use copy::{Copied, alone, copy, shares};
+pub use freeze::{Frozen, freeze, thaw};
 pub use grow::{grow_mounted, grow_unmounted};
 pub use make::{Kind, make};
 pub use probe::{Content, inspect};
