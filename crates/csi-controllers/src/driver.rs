@@ -1,5 +1,6 @@
 //! A driver's calls, each under a deadline.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::grpc::CallError;
 
 /// The time that one call may take (upstream's sidecars: `--timeout`, 15 s).
 const DEADLINE: Duration = Duration::from_secs(15);
+/// The time that the copy of a volume may take (upstream's csi-snapshotter: `--timeout`, 1 min).
+const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A driver at its socket.
 #[derive(Clone)]
@@ -39,6 +42,16 @@ pub struct Offers {
     pub topology: bool,
     /// It tells one Pod from many on a node.
     pub single_node_multi_writer: bool,
+    /// It takes snapshots, and makes volumes of them.
+    pub snapshot: bool,
+    /// It can be asked which snapshots there are.
+    pub list_snapshots: bool,
+    /// It makes volumes of volumes.
+    pub clone: bool,
+    /// It makes volumes larger.
+    pub expand: bool,
+    /// It changes volumes by attributes of a class.
+    pub modify: bool,
 }
 
 impl Driver {
@@ -80,6 +93,11 @@ impl Driver {
                     Rpc::CreateDeleteVolume => offers.create = true,
                     Rpc::PublishUnpublishVolume => offers.publish = true,
                     Rpc::PublishReadonly => offers.publish_readonly = true,
+                    Rpc::CreateDeleteSnapshot => offers.snapshot = true,
+                    Rpc::ListSnapshots => offers.list_snapshots = true,
+                    Rpc::CloneVolume => offers.clone = true,
+                    Rpc::ExpandVolume => offers.expand = true,
+                    Rpc::ModifyVolume => offers.modify = true,
                     Rpc::SingleNodeMultiWriter => offers.single_node_multi_writer = true,
                     _ => {}
                 }
@@ -98,9 +116,56 @@ impl Driver {
     }
 
     /// `DeleteVolume`.
-    pub async fn delete(&self, volume_id: &str) -> Result<(), CallError> {
-        let request = csi::DeleteVolumeRequest { volume_id: volume_id.to_owned(), ..Default::default() };
+    pub async fn delete(&self, volume_id: &str, secrets: HashMap<String, String>) -> Result<(), CallError> {
+        let request = csi::DeleteVolumeRequest { volume_id: volume_id.to_owned(), secrets };
         within("DeleteVolume", self.controller().delete_volume(timed(request))).await.map(drop)
+    }
+
+    /// `ControllerExpandVolume`.
+    pub async fn expand(
+        &self,
+        request: csi::ControllerExpandVolumeRequest,
+    ) -> Result<csi::ControllerExpandVolumeResponse, CallError> {
+        let mut client = self.controller();
+        within("ControllerExpandVolume", client.controller_expand_volume(timed(request))).await
+    }
+
+    /// `ControllerModifyVolume`.
+    pub async fn modify(&self, request: csi::ControllerModifyVolumeRequest) -> Result<(), CallError> {
+        let mut client = self.controller();
+        within("ControllerModifyVolume", client.controller_modify_volume(timed(request))).await.map(drop)
+    }
+
+    /// `CreateSnapshot`.
+    pub async fn take_snapshot(
+        &self,
+        request: csi::CreateSnapshotRequest,
+    ) -> Result<csi::Snapshot, CallError> {
+        let mut client = self.controller();
+        let mut request = Request::new(request);
+        request.set_timeout(SNAPSHOT_DEADLINE);
+        let answer = client.create_snapshot(request);
+        let answer = before(SNAPSHOT_DEADLINE, "CreateSnapshot", answer).await?;
+        answer.snapshot.ok_or_else(|| {
+            CallError::of("CreateSnapshot", &Status::internal("the driver's answer holds no snapshot"))
+        })
+    }
+
+    /// `DeleteSnapshot`.
+    pub async fn delete_snapshot(
+        &self,
+        snapshot_id: &str,
+        secrets: HashMap<String, String>,
+    ) -> Result<(), CallError> {
+        let request = csi::DeleteSnapshotRequest { snapshot_id: snapshot_id.to_owned(), secrets };
+        within("DeleteSnapshot", self.controller().delete_snapshot(timed(request))).await.map(drop)
+    }
+
+    /// `ListSnapshots`, of one.
+    pub async fn find_snapshot(&self, snapshot_id: &str) -> Result<Option<csi::Snapshot>, CallError> {
+        let request = csi::ListSnapshotsRequest { snapshot_id: snapshot_id.to_owned(), ..Default::default() };
+        let found = within("ListSnapshots", self.controller().list_snapshots(timed(request))).await?;
+        Ok(found.entries.into_iter().find_map(|entry| entry.snapshot))
     }
 
     /// `ControllerPublishVolume`: gives the publish context.
@@ -137,9 +202,17 @@ async fn within<T>(
     call: &'static str,
     answer: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(DEADLINE, answer).await {
+    before(DEADLINE, call, answer).await
+}
+
+async fn before<T>(
+    deadline: Duration,
+    call: &'static str,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(deadline, answer).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(CallError::of(call, &status)),
-        Err(_) => Err(CallError::late(call, DEADLINE)),
+        Err(_) => Err(CallError::late(call, deadline)),
     }
 }

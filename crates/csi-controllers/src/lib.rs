@@ -4,11 +4,15 @@
 //! ```text
 //! PersistentVolumeClaim ── provision ── CreateVolume ── PersistentVolume ── reclaim ── DeleteVolume
 //! VolumeAttachment      ── attach    ── ControllerPublishVolume / ControllerUnpublishVolume
+//! PersistentVolumeClaim ── resize    ── ControllerExpandVolume, ControllerModifyVolume
+//! VolumeSnapshot        ── snapshot  ── CreateSnapshot / DeleteSnapshot
 //! ```
 //!
-//! - [`run`] both, for the driver at one socket; [`Config`] which socket, and for which node
+//! - [`run`] all of them, for the driver at one socket; [`Config`] which socket, and for which node
 //! - [`objects`] the CSIDriver and StorageClass of a driver of ours
-//! - [`provision`] and [`attach`]: `plan` decides purely, the rest acts
+//! - [`provision`], [`attach`], [`resize`], [`snapshot`]: `plan` decides purely, the rest acts
+//! - [`snapshot::definitions`] the kinds of snapshots, for a cluster that has none
+//! - `secrets` what classes name for drivers
 //! - `driver` the driver's calls, each under a deadline; `grpc` how their errors are read and shown
 //! - `work` one act per object at a time, with back-off
 
@@ -18,7 +22,10 @@ mod finalizers;
 mod grpc;
 mod objects;
 pub mod provision;
+pub mod resize;
 mod run;
+mod secrets;
+pub mod snapshot;
 mod work;
 
 pub use driver::Offers;

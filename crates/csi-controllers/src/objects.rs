@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::snapshot::kinds::VolumeSnapshotClass;
+use crate::snapshot::plan::DEFAULT_CLASS;
 use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec, StorageClass};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The StorageClass of the built-in driver.
+/// The StorageClass of the built-in driver, and the class of its snapshots.
 pub const CLASS_NAME: &str = "trine-disk";
 
 /// What `kubectl get csidrivers,storageclasses` shows of a driver.
@@ -15,6 +17,8 @@ pub struct Objects {
     pub driver: CSIDriver,
     /// The default class: its volumes are made where the Pod will run.
     pub class: StorageClass,
+    /// The default class of its snapshots.
+    pub snapshot_class: VolumeSnapshotClass,
 }
 
 /// The objects of `driver`.
@@ -43,10 +47,19 @@ pub fn objects(driver: &str) -> Objects {
         provisioner: driver.to_owned(),
         reclaim_policy: Some("Delete".to_owned()),
         volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
-        // A claim that grows needs the resizer, which is not there yet: the API server says so at once.
-        allow_volume_expansion: Some(false),
+        allow_volume_expansion: Some(true),
         ..Default::default()
     };
     let metadata = ObjectMeta { name: Some(driver.to_owned()), ..Default::default() };
-    Objects { driver: CSIDriver { metadata, spec }, class }
+    let snapshot_class = VolumeSnapshotClass {
+        metadata: ObjectMeta {
+            name: Some(CLASS_NAME.to_owned()),
+            annotations: Some(BTreeMap::from([(DEFAULT_CLASS.to_owned(), "true".to_owned())])),
+            ..Default::default()
+        },
+        driver: driver.to_owned(),
+        parameters: None,
+        deletion_policy: "Delete".to_owned(),
+    };
+    Objects { driver: CSIDriver { metadata, spec }, class, snapshot_class }
 }

@@ -1,4 +1,4 @@
-//! Both controllers for one driver.
+//! All controllers for one driver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use trine_typed::supervise::supervised;
 
 use crate::driver::{Driver, Offers};
 use crate::objects::objects;
-use crate::{attach, provision};
+use crate::{attach, provision, resize, snapshot};
 
 /// The pause between two attempts to reach the driver.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
@@ -54,8 +54,8 @@ pub(crate) struct Cx {
     pub stop: CancellationToken,
 }
 
-/// Waits for the driver to be ready, for as long as it takes, then provisions, attaches and undoes both until
-/// `stop`. A restart carries on where it was: what is half done is known from the API and the driver.
+/// Waits for the driver to be ready, for as long as it takes, then provisions, attaches, grows, takes snapshots and undoes it all
+/// until `stop`. A restart carries on where it was: what is half done is known from the API and the driver.
 ///
 /// # Errors
 /// [`RunError`].
@@ -73,7 +73,9 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
     let cx = Cx { client, config, driver, offers, recorder, stop };
     tokio::join!(
         supervised("provision", &cx.stop, || provision::run(cx.clone())),
-        supervised("attach", &cx.stop, || attach::run(cx.clone()))
+        supervised("attach", &cx.stop, || attach::run(cx.clone())),
+        supervised("resize", &cx.stop, || resize::run(cx.clone())),
+        supervised("snapshot", &cx.stop, || snapshot::run(cx.clone()))
     );
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a fresh cluster is given: the built-in network's configuration, and the objects of the built-in driver.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -12,6 +13,9 @@ use crate::settings::Settings;
 
 /// Prefix length of one node's Pod range.
 pub const NODE_PREFIX: u8 = 24;
+/// How often, and how far apart, it is tried to make an object of a kind that has just been defined.
+const DEFINED_LOOKS: u32 = 150;
+const DEFINED_PAUSE: Duration = Duration::from_millis(200);
 /// The ServiceAccount of `kube-system` that a node's proxy, routes and volumes are to the API server.
 pub const NODE_ACCOUNT: &str = "trine-node";
 
@@ -53,8 +57,8 @@ pub fn first_node_range(cluster: &str) -> anyhow::Result<Cidr> {
     Ok(Cidr { addr: cluster.addr, len: cluster.len.max(NODE_PREFIX) })
 }
 
-/// Creates the built-in StorageClass and CSIDriver, the account of node planes and the Service of the name servers if they are
-/// missing, and publishes what nodes must know.
+/// Creates the built-in StorageClass and CSIDriver, the kinds of snapshots and the class of the driver's, the account of node planes
+/// and the Service of the name servers if they are missing, and publishes what nodes must know.
 ///
 /// # Errors
 /// What the API server says.
@@ -67,13 +71,20 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
         (format!("{storage}/csidrivers"), json!(objects.driver)),
         ("/api/v1/namespaces/kube-system/serviceaccounts".to_owned(), account),
     ];
+    let kinds = trine_csi_controllers::snapshot::definitions();
+    let kinds =
+        kinds.map(|kind| ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(), kind));
+    let mut class = json!(objects.snapshot_class);
+    class["apiVersion"] = json!(trine_csi_controllers::snapshot::kinds::API_VERSION);
+    class["kind"] = json!("VolumeSnapshotClass");
+    tokio::spawn(create_when_defined(client.clone(), class));
     let names = settings.cluster_dns.iter().map(|address| {
         let path = format!("/api/v1/namespaces/{}/services", trine_dns::announce::NAMESPACE);
         (path, trine_dns::announce::service(&address.to_string()))
     });
     // Together, so that the disk is waited for once.
     let made = futures::future::try_join_all(
-        all.into_iter().chain(names).map(|(path, object)| create(client, path, object)),
+        all.into_iter().chain(kinds).chain(names).map(|(path, object)| create(client, path, object)),
     );
     tokio::try_join!(made, settings.publish(client)).map(drop)
 }
@@ -85,6 +96,18 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
 pub async fn create_class(client: &Client) -> anyhow::Result<()> {
     let class = json!(trine_csi_controllers::objects(trine_csi_driver::DRIVER_NAME).class);
     create(client, "/apis/storage.k8s.io/v1/storageclasses".to_owned(), class).await
+}
+
+/// Creates the class of the driver's snapshots, once its kind is served.
+async fn create_when_defined(client: Client, class: Value) {
+    let path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
+    for _ in 0..DEFINED_LOOKS {
+        match create(&client, path.to_owned(), class.clone()).await {
+            Ok(()) => return,
+            Err(_) => tokio::time::sleep(DEFINED_PAUSE).await,
+        }
+    }
+    tracing::warn!("the class of the driver's snapshots could not be made: their kind is not served");
 }
 
 /// One that is there already is left. A Service that is there is refused for its address, not for its name, so whoever is refused looks.

@@ -18,6 +18,7 @@ use crate::finalizers;
 use crate::grpc::CallError;
 use crate::provision::request::capability;
 use crate::run::Cx;
+use crate::secrets;
 use crate::work::Outcome;
 
 /// Does `action`; what failed is in the attachment's status and in the log.
@@ -62,7 +63,15 @@ async fn attach(
         finalizers::add(&Api::all(cx.client.clone()), volume, &finalizer, None).await?;
         let node = Some((NODE_ID, node_id));
         finalizers::add(&Api::all(cx.client.clone()), attachment, &finalizer, node).await?;
-        let answer = cx.driver.publish(request(volume, node_id, &cx.offers)).await;
+        let secret = volume.spec.as_ref().and_then(|s| s.csi.as_ref()?.controller_publish_secret_ref.clone());
+        let secret = secret.and_then(|s| Some((s.name?, s.namespace?)));
+        let answer = match secrets::read(&cx.client, secret).await {
+            Ok(secrets) => {
+                let request = request(volume, node_id, &cx.offers);
+                cx.driver.publish(csi::ControllerPublishVolumeRequest { secrets, ..request }).await
+            }
+            Err(error) => Err(error),
+        };
         Ok::<_, kube::Error>(answer)
     };
     match work.instrument(step.clone()).await? {

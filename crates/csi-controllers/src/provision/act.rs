@@ -9,16 +9,20 @@ use tracing::{Instrument, Span, info_span};
 use trine_contracts::csi;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
+use trine_typed::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use trine_typed::kube::{self, Api, ResourceExt};
 use trine_typed::volumes::SELECTED_NODE;
 
 use super::plan::{Action, CLAIM_FINALIZER, Failure, VOLUME_FINALIZER, World, failure, volume_name};
-use super::{request, topology};
+use super::request::DELETION_SECRET;
+use super::source::{CLONING, Named, Refusal};
+use super::{request, source, topology};
 use crate::finalizers;
 use crate::grpc::CallError;
 use crate::run::Cx;
+use crate::secrets::{self, Of, Purpose};
+use crate::snapshot::kinds::{VolumeSnapshot, VolumeSnapshotContent};
 use crate::work::Outcome;
 
 /// Does `action`; what failed is in events and in the log.
@@ -30,6 +34,9 @@ pub(super) async fn act(cx: Cx, world: Arc<World>, action: Action) -> Outcome {
         Action::Refuse(claim, text) => {
             cx.recorder.post(claim.as_ref(), Level::Warning, "ProvisioningFailed", &text).await;
             return Outcome::Slow;
+        }
+        Action::Unprotect(claim) => {
+            finalizers::remove(&claims(&cx, &claim), &claim.name_any(), CLONING).await.map(|()| Outcome::Done)
         }
         Action::Reclaim(volume) => return reclaim(&cx, &volume).await,
         Action::Forget(volume) => {
@@ -71,16 +78,107 @@ fn build(
     request::create(claim, class, &cx.offers, topology, cx.config.tell_claims)
 }
 
+/// The request with what has to be looked up for it: what the volume is copied from, secrets, attributes.
+async fn complete(
+    cx: &Cx,
+    world: &World,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+) -> Result<csi::CreateVolumeRequest, Refusal> {
+    let mut request = build(cx, world, claim, class).map_err(Refusal::Text)?;
+    request.volume_content_source = content(cx, world, claim).await?;
+    let of = Of::claim(claim, &volume_name(claim));
+    let secret = secrets::named(class.parameters.as_ref(), Purpose::Provision, &of);
+    let wrong = |error: CallError| Refusal::Text(error.message);
+    request.secrets = secrets::read(&cx.client, secret).await.map_err(wrong)?;
+    let attributes = claim.spec.as_ref().and_then(|s| s.volume_attributes_class_name.clone());
+    if let Some(name) = attributes.filter(|name| !name.is_empty()) {
+        if !cx.offers.modify {
+            return Err(Refusal::Text(format!("driver {} knows no VolumeAttributesClass", cx.offers.name)));
+        }
+        let api = Api::<VolumeAttributesClass>::all(cx.client.clone());
+        let found =
+            api.get(&name).await.map_err(|e| Refusal::Text(format!("VolumeAttributesClass {name}: {e}")))?;
+        request.mutable_parameters = found.parameters.unwrap_or_default().into_iter().collect();
+    }
+    Ok(request)
+}
+
+async fn content(
+    cx: &Cx,
+    world: &World,
+    claim: &PersistentVolumeClaim,
+) -> Result<Option<csi::VolumeContentSource>, Refusal> {
+    let text = |what: &str, error: kube::Error| Refusal::Text(format!("error getting {what}: {error}"));
+    let here = cx.config.node_name.as_deref();
+    match source::named(claim) {
+        Named::Nothing | Named::Other => Ok(None),
+        Named::Claim(name) => {
+            if !cx.offers.clone {
+                return Err(Refusal::Text(format!("driver {} does not clone volumes", cx.offers.name)));
+            }
+            let api = claims(cx, claim);
+            let from = api.get(name).await.map_err(|e| text("the source PVC", e))?;
+            let volume = from.spec.as_ref().and_then(|s| s.volume_name.as_ref());
+            let volume = volume.and_then(|name| world.volumes.get(name)).map(AsRef::as_ref);
+            let place = here.and_then(|name| Some((name, world.nodes.get(name)?.as_ref())));
+            let content = source::of_claim(claim, &from, volume, &cx.offers.name, place)?;
+            let kept = finalizers::add(&api, &from, CLONING, None).await;
+            kept.map_err(|e| text("hold of the source PVC", e))?;
+            Ok(Some(content))
+        }
+        Named::Snapshot(name) => {
+            if !cx.offers.snapshot {
+                return Err(Refusal::Text(format!("driver {} knows no snapshots", cx.offers.name)));
+            }
+            let namespace = claim.namespace().unwrap_or_default();
+            let api = Api::<VolumeSnapshot>::namespaced(cx.client.clone(), &namespace);
+            let snapshot = api.get(name).await.map_err(|e| text("the snapshot", e))?;
+            let bound = snapshot.status.as_ref().and_then(|s| s.bound_volume_snapshot_content_name.clone());
+            let content = match bound {
+                Some(bound) => {
+                    let api = Api::<VolumeSnapshotContent>::all(cx.client.clone());
+                    Some(api.get(&bound).await.map_err(|e| text("the snapshot's content", e))?)
+                }
+                None => None,
+            };
+            source::of_snapshot(claim, &snapshot, content.as_ref(), &cx.offers.name, here).map(Some)
+        }
+    }
+}
+
+/// What the volume is copied from lies on another node. The scheduler is asked to choose again where it chooses; else the claim
+/// is that node's.
+async fn send(
+    cx: &Cx,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    step: &Span,
+    node: &str,
+) -> Outcome {
+    let delayed = class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
+    if delayed {
+        fail(cx, claim, class, step, &format!("its source lies on node {node}")).await;
+    }
+    let chosen = if delayed { serde_json::Value::Null } else { json!(node) };
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {SELECTED_NODE: chosen}}}));
+    match claims(cx, claim).patch(&claim.name_any(), &PatchParams::default(), &patch).await {
+        Ok(_) => Outcome::Done,
+        Err(error) => refused(&error),
+    }
+}
+
 async fn provision(cx: &Cx, world: &World, claim: &PersistentVolumeClaim, class: &StorageClass) -> Outcome {
     let name = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
     let step = info_span!(target: "trine::step", "provision", plane = "csi", claim = %name,
         volume = %volume_name(claim), error = Empty);
-    let request = match build(cx, world, claim, class) {
+    let request = match complete(cx, world, claim, class).await {
         Ok(request) => request,
-        Err(text) => {
+        Err(Refusal::Text(text)) => {
             fail(cx, claim, class, &step, &text).await;
             return Outcome::Retry;
         }
+        Err(Refusal::Elsewhere(node)) => return send(cx, claim, class, &step, &node).await,
     };
     make(cx, claim, class, request, &name, &step).instrument(step.clone()).await
 }
@@ -111,7 +209,13 @@ async fn make(
         let text =
             format!("created volume capacity {} less than requested capacity {asked}", volume.capacity_bytes);
         fail(cx, claim, class, step, &text).await;
-        let _ = cx.driver.delete(&volume.volume_id).await;
+        let _ = cx.driver.delete(&volume.volume_id, request.secrets).await;
+        return Outcome::Retry;
+    }
+    if request.volume_content_source.is_some() && volume.content_source.is_none() {
+        let text = "volume content source missing".to_owned();
+        fail(cx, claim, class, step, &text).await;
+        let _ = cx.driver.delete(&volume.volume_id, request.secrets).await;
         return Outcome::Retry;
     }
     let object = request::persistent_volume(claim, class, &request, &volume, &cx.offers.name);
@@ -179,10 +283,14 @@ async fn abandon(
     let exists =
         Api::<PersistentVolume>::all(cx.client.clone()).get_opt(&volume_name(claim)).await?.is_some();
     if !exists {
-        match class.map(|class| build(cx, world, claim, class)) {
-            Some(Ok(request)) => match cx.driver.create(request).await {
+        let asked = match class {
+            Some(class) => Some(complete(cx, world, claim, class).await),
+            None => None,
+        };
+        match asked {
+            Some(Ok(request)) => match cx.driver.create(request.clone()).await {
                 Ok(volume) => {
-                    if let Err(error) = cx.driver.delete(&volume.volume_id).await {
+                    if let Err(error) = cx.driver.delete(&volume.volume_id, request.secrets).await {
                         tracing::warn!(claim = claim.name_any(), %error, "the volume of a deleted claim is still there");
                         return Ok(Outcome::Retry);
                     }
@@ -190,7 +298,9 @@ async fn abandon(
                 Err(error) if error.is_final() => {}
                 Err(_) => return Ok(Outcome::Retry),
             },
-            Some(Err(text)) => {
+            // It was never asked for here.
+            Some(Err(Refusal::Elsewhere(_))) => {}
+            Some(Err(Refusal::Text(text))) => {
                 tracing::warn!(claim = claim.name_any(), text, "cannot tell if a deleted claim has a volume");
                 return Ok(Outcome::Retry);
             }
@@ -208,7 +318,14 @@ async fn reclaim(cx: &Cx, volume: &PersistentVolume) -> Outcome {
     let name = volume.name_any();
     let step = info_span!(target: "trine::step", "reclaim", plane = "csi", volume = %name, error = Empty);
     let handle = volume.spec.as_ref().and_then(|s| s.csi.as_ref()).map(|csi| csi.volume_handle.clone());
-    let deleted = cx.driver.delete(&handle.unwrap_or_default()).instrument(step.clone()).await;
+    let of =
+        |part: &str| volume.annotations().get(&format!("{DELETION_SECRET}{part}")).filter(|s| !s.is_empty());
+    let secret = of("name").cloned().zip(of("namespace").cloned());
+    let deleted = async {
+        let secrets = secrets::read(&cx.client, secret).await?;
+        cx.driver.delete(&handle.unwrap_or_default(), secrets).await
+    };
+    let deleted = deleted.instrument(step.clone()).await;
     if let Err(error) = deleted {
         step.record("error", error.to_string());
         cx.recorder.post(volume, Level::Warning, "VolumeFailedDelete", &error.to_string()).await;

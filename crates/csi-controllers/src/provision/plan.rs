@@ -8,6 +8,7 @@ use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, Persistent
 use trine_typed::k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use trine_typed::volumes::SELECTED_NODE;
 
+use super::source::{CLONING, Named, named};
 use super::topology;
 use crate::grpc::CallError;
 
@@ -62,6 +63,8 @@ pub enum Action {
     Reclaim(Arc<PersistentVolume>),
     /// The PersistentVolume goes, the volume stays.
     Forget(Arc<PersistentVolume>),
+    /// The claim is cloned no longer: let it go.
+    Unprotect(Arc<PersistentVolumeClaim>),
 }
 
 impl Action {
@@ -72,6 +75,7 @@ impl Action {
             Self::Provision(c, _) | Self::Abandon(c, _) | Self::Release(c) | Self::Refuse(c, _) => {
                 format!("claim {}", c.metadata.uid.as_deref().unwrap_or_default())
             }
+            Self::Unprotect(c) => format!("source {}", c.metadata.uid.as_deref().unwrap_or_default()),
             Self::Reclaim(v) | Self::Forget(v) => {
                 format!("volume {}", v.metadata.name.as_deref().unwrap_or_default())
             }
@@ -90,7 +94,29 @@ pub fn volume_name(claim: &PersistentVolumeClaim) -> String {
 pub fn plan(world: &World, me: &Me) -> Vec<Action> {
     let claims = world.claims.iter().filter_map(|claim| for_claim(world, me, claim));
     let volumes = world.volumes.values().filter_map(|volume| for_volume(world, me, volume));
-    claims.chain(volumes).collect()
+    let cloned = world.claims.iter().filter(|claim| is_cloned_no_longer(world, me, claim));
+    claims.chain(volumes).chain(cloned.map(|c| Action::Unprotect(Arc::clone(c)))).collect()
+}
+
+/// A claim that is kept as the source of others, all of which have their volumes.
+fn is_cloned_no_longer(world: &World, me: &Me, claim: &PersistentVolumeClaim) -> bool {
+    let kept = claim.metadata.finalizers.iter().flatten().any(|f| f == CLONING);
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let volume = claim.spec.as_ref().and_then(|s| s.volume_name.as_ref()).and_then(|v| world.volumes.get(v));
+    let ours = volume.is_some_and(|v| {
+        let csi = v.spec.as_ref().and_then(|s| s.csi.as_ref());
+        csi.is_some_and(|csi| csi.driver == me.driver) && reachable(world, me, v)
+    });
+    let wanted = || {
+        world.claims.iter().any(|other| {
+            let unbound =
+                other.spec.as_ref().is_some_and(|s| s.volume_name.as_deref().is_none_or(str::is_empty));
+            unbound
+                && other.metadata.namespace == claim.metadata.namespace
+                && named(other) == Named::Claim(name)
+        })
+    };
+    kept && ours && !wanted()
 }
 
 fn for_claim(world: &World, me: &Me, claim: &Arc<PersistentVolumeClaim>) -> Option<Action> {
@@ -113,20 +139,8 @@ fn for_claim(world: &World, me: &Me, claim: &Arc<PersistentVolumeClaim>) -> Opti
     if spec.selector.is_some() {
         return refuse("claim Selector is not supported");
     }
-    match data_source(claim) {
-        None => Some(Action::Provision(Arc::clone(claim), Arc::clone(class))),
-        Some("VolumeSnapshot" | "PersistentVolumeClaim") => {
-            refuse("volumes from a snapshot or another claim are not offered yet")
-        }
-        // A populator's.
-        Some(_) => None,
-    }
-}
-
-fn data_source(claim: &PersistentVolumeClaim) -> Option<&str> {
-    let spec = claim.spec.as_ref()?;
-    let reference = spec.data_source_ref.as_ref().map(|r| r.kind.as_str());
-    reference.or_else(|| spec.data_source.as_ref().map(|r| r.kind.as_str()))
+    // What else there may be is a populator's.
+    (named(claim) != Named::Other).then(|| Action::Provision(Arc::clone(claim), Arc::clone(class)))
 }
 
 /// A claim of a delayed class waits for its node. With a driver per node, a claim that names no node goes to the

@@ -4,6 +4,7 @@ use trine_contracts::csi;
 use super::*;
 use crate::driver::Offers;
 use crate::provision::request;
+use crate::provision::source::CLONING;
 
 const DRIVER: &str = "disk.csi.trine.dev";
 const KEY: &str = "topology.disk.csi.trine.dev/node";
@@ -80,6 +81,7 @@ fn names(actions: &[Action]) -> Vec<&'static str> {
         Action::Refuse(..) => "refuse",
         Action::Reclaim(..) => "reclaim",
         Action::Forget(..) => "forget",
+        Action::Unprotect(..) => "unprotect",
     };
     actions.iter().map(name).collect()
 }
@@ -116,7 +118,7 @@ fn a_claim_gets_its_volume_once_and_from_the_right_node() {
             "a clone",
             json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "d"}}}),
             n1,
-            vec!["refuse"],
+            vec!["provision"],
         ),
         (
             "a populator's",
@@ -244,4 +246,31 @@ fn a_claim_becomes_a_request_and_its_answer_a_volume() {
     let affinity = volume.spec.unwrap().node_affinity;
     assert!(topology::allows(affinity.as_ref(), &world.nodes["n1"]));
     assert!(!topology::allows(affinity.as_ref(), &world.nodes["n2"]));
+}
+
+#[test]
+fn a_claim_is_kept_while_others_are_cloned_from_it() {
+    let source = |phase: &str| {
+        claim(json!({"metadata": {"name": "old", "uid": "o", "finalizers": [CLONING], "annotations": null},
+            "spec": {"volumeName": "v-old"}, "status": {"phase": phase}}))
+    };
+    let of_old = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "old"}}});
+    let mut done = of_old.clone();
+    merge(&mut done, &json!({"spec": {"volumeName": "pvc-u"}}));
+    let of_volume = |driver: &str| {
+        volume(
+            json!({"metadata": {"name": "v-old"}, "spec": {"csi": {"driver": driver}}, "status": {"phase": "Bound"}}),
+        )
+    };
+    for (name, other, driver, expected) in [
+        ("one is being made", of_old, DRIVER, vec!["provision"]),
+        ("it is made", done, DRIVER, vec!["unprotect"]),
+        ("nobody wants one", json!({"spec": {"volumeName": "x"}}), DRIVER, vec!["unprotect"]),
+        ("of another driver", json!({"spec": {"volumeName": "x"}}), "other", vec![]),
+    ] {
+        let mut world = world();
+        world.claims = vec![source("Bound"), claim(other)];
+        world.volumes.insert("v-old".to_owned(), of_volume(driver));
+        assert_eq!(names(&plan(&world, &me(Some("n1")))), expected, "{name}");
+    }
 }

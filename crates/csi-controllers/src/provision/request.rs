@@ -7,7 +7,8 @@ use trine_contracts::csi::volume_capability::access_mode::Mode;
 use trine_contracts::csi::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use trine_objects::quantity::Quantity;
 use trine_typed::k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
+    CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim,
+    PersistentVolumeSpec, SecretReference,
 };
 use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
 use trine_typed::k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
@@ -16,9 +17,12 @@ use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::plan::{PROVISIONED_BY, VOLUME_FINALIZER, volume_name};
 use super::topology::affinity;
 use crate::driver::Offers;
+use crate::secrets::{Of, Purpose, named};
 
 /// Parameters under this prefix are for the provisioner, not for the driver.
 const PREFIX: &str = "csi.storage.k8s.io/";
+/// Annotations of a volume that say which secret its end needs; upstream writes them even if there is none.
+pub(super) const DELETION_SECRET: &str = "volume.kubernetes.io/provisioner-deletion-secret-";
 const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
 const OLD_FS_TYPE: &str = "fstype";
 
@@ -76,9 +80,6 @@ pub fn create(
     let modes = spec.access_modes.iter().flatten();
     let mut parameters: HashMap<String, String> = HashMap::new();
     for (key, value) in class.parameters.iter().flatten() {
-        if key.starts_with(PREFIX) && key.contains("secret") {
-            return Err(format!("StorageClass parameter {key:?}: secrets are not passed to drivers yet"));
-        }
         if !key.starts_with(PREFIX) && key != OLD_FS_TYPE {
             parameters.insert(key.clone(), value.clone());
         }
@@ -139,12 +140,17 @@ pub fn persistent_volume(
     let mut attributes: BTreeMap<String, String> =
         volume.volume_context.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     attributes.insert("storage.kubernetes.io/csiProvisionerIdentity".to_owned(), driver.to_owned());
-    let deletion_secret =
-        |part: &str| (format!("volume.kubernetes.io/provisioner-deletion-secret-{part}"), String::new());
+    let of = Of::claim(claim, &volume_name(claim));
+    let secret = |purpose| named(class.parameters.as_ref(), purpose, &of);
+    let reference = |purpose| {
+        secret(purpose)
+            .map(|(name, namespace)| SecretReference { name: Some(name), namespace: Some(namespace) })
+    };
+    let (name, namespace) = secret(Purpose::Provision).unwrap_or_default();
     let annotations = BTreeMap::from([
         (PROVISIONED_BY.to_owned(), driver.to_owned()),
-        deletion_secret("name"),
-        deletion_secret("namespace"),
+        (format!("{DELETION_SECRET}name"), name),
+        (format!("{DELETION_SECRET}namespace"), namespace),
     ]);
     PersistentVolume {
         metadata: ObjectMeta {
@@ -165,6 +171,11 @@ pub fn persistent_volume(
                 volume_handle: volume.volume_id.clone(),
                 fs_type,
                 volume_attributes: Some(attributes),
+                controller_publish_secret_ref: reference(Purpose::ControllerPublish),
+                node_stage_secret_ref: reference(Purpose::NodeStage),
+                node_publish_secret_ref: reference(Purpose::NodePublish),
+                controller_expand_secret_ref: reference(Purpose::ControllerExpand),
+                node_expand_secret_ref: reference(Purpose::NodeExpand),
                 ..Default::default()
             }),
             mount_options: class.mount_options.clone().filter(|o| !o.is_empty()),
@@ -173,6 +184,8 @@ pub fn persistent_volume(
                 class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
             ),
             storage_class_name: class.metadata.name.clone(),
+            // Of the volume that was made, not of what the claim may say by now.
+            volume_attributes_class_name: spec.volume_attributes_class_name.filter(|name| !name.is_empty()),
             volume_mode: Some(spec.volume_mode.unwrap_or_else(|| "Filesystem".to_owned())),
             ..Default::default()
         }),

@@ -108,6 +108,14 @@ pub fn affinity(accessible: &[Topology]) -> Option<VolumeNodeAffinity> {
         .then_some(VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: terms }) })
 }
 
+/// The values of an affinity as [`affinity`] writes it: of a driver per node, the nodes' names.
+#[must_use]
+pub fn values(affinity: Option<&VolumeNodeAffinity>) -> Vec<String> {
+    let terms = affinity.and_then(|a| a.required.as_ref()).into_iter().flat_map(|r| &r.node_selector_terms);
+    let expressions = terms.flat_map(|term| term.match_expressions.iter().flatten());
+    expressions.flat_map(|e| e.values.iter().flatten().cloned()).collect()
+}
+
 /// True if `node` is among those that `affinity` allows (as [`affinity`] writes it: `In` only).
 #[must_use]
 pub fn allows(affinity: Option<&VolumeNodeAffinity>, node: &Node) -> bool {
