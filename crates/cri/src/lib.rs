@@ -2,6 +2,7 @@
 //!
 //! - [`serve`] the service on its socket, [`teardown`] the end of all that it made, without a daemon
 //! - [`keeper`] one small process per Pod that outlives the daemon
+//! - [`kept`] what was asked for, in the records of both
 //! - [`container`], [`sandbox`] what happens on a call
 //! - [`service`] the RPCs, one file per family; [`streaming`] exec and attach over WebSocket
 
@@ -14,6 +15,7 @@ mod discarded;
 mod error;
 mod groups;
 pub mod keeper;
+pub mod kept;
 mod restart;
 mod runtime;
 pub mod sandbox;

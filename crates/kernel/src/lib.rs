@@ -7,6 +7,7 @@
 //! - [`filesystem`] making, recognising, measuring and growing file systems
 //! - [`loopdev`] block devices made of files
 //! - [`machine`] network, mount and UTS namespaces that make a machine within this one
+//! - [`memory`] what the allocator keeps and nobody uses
 //! - [`mountpoint`] single mounts of a storage driver, and what is mounted now
 //! - [`netlink`] links, addresses, routes and neighbours
 //! - [`netns`] network namespaces: made, pinned, opened, entered by one-shot threads
@@ -29,6 +30,7 @@ pub mod exec;
 pub mod filesystem;
 pub mod loopdev;
 pub mod machine;
+pub mod memory;
 pub mod mountpoint;
 pub mod netlink;
 pub mod netns;

@@ -99,7 +99,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Sim(_)
         | Command::Controllers(_)
         | Command::CsiControllers(_)
-        | Command::CsiDriver(_) => tokio::runtime::Builder::new_multi_thread(),
+        | Command::CsiDriver(_) => {
+            trine_kernel::memory::give_back()?;
+            tokio::runtime::Builder::new_multi_thread()
+        }
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = builder.enable_all().build()?;

@@ -8,6 +8,8 @@ use crate::memory::{self, Memory};
 use crate::peers::{Peer, Stage};
 
 /// Pods before anything is counted: caches, lazily made folders, the first use of code.
+/// How long a daemon has nothing to do before its memory is read: what it still needs, not what its last call took.
+const IDLE: Duration = Duration::from_secs(15);
 const WARM_UP: usize = 3;
 /// Pods that are started or stopped at a time.
 const PARALLEL: usize = 10;
@@ -63,6 +65,7 @@ pub async fn try_out(stage: &mut Stage) {
 pub async fn run(stage: &Stage, rounds: usize) -> Outcome<All> {
     let mut all = All { seen: stage.peers.iter().map(|_| Seen::default()).collect(), ..All::default() };
     all.load.0 = load();
+    tokio::time::sleep(IDLE).await;
     for (peer, seen) in stage.peers.iter().zip(&mut all.seen) {
         seen.idle = memory::of(peer);
         one_by_one(peer, "warm", WARM_UP, &mut Times::default()).await?;
@@ -88,6 +91,7 @@ pub async fn run(stage: &Stage, rounds: usize) -> Outcome<All> {
         for _ in 0..LISTS {
             life::list(&mut client, HUNDRED, &mut seen.lists).await?;
         }
+        tokio::time::sleep(IDLE).await;
         seen.full = memory::of(peer);
         stop_many(peer, running, &mut Times::default()).await?;
     }

@@ -14,6 +14,10 @@ use tokio_util::sync::CancellationToken;
 use trine_cri::Config;
 use trine_images::ImageStore;
 
+// As the product has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> ExitCode {
@@ -73,6 +77,7 @@ fn serve(dir: &Path, instance: &str, range: &str) -> Outcome {
     // What somebody has put there stays: another network.
     let file = config.cni_conf_dir.join("90-trine.conflist");
     std::fs::write(file, network(dir, instance, range)?)?;
+    trine_kernel::memory::give_back()?;
     let stop = CancellationToken::new();
     runtime()?.block_on(async {
         let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message;
 use tracing::Instrument;
 use trine_contracts::cri::{ContainerConfig, ContainerEventType, NamespaceMode, Signal};
 use trine_images::{Image, RootOptions};
@@ -61,7 +60,7 @@ impl Runtime {
             let lock = runtime.name_lock(&name);
             let _turn = lock.lock().await;
             let there = runtime.containers_of(&sandbox.id).into_iter().find(|container| {
-                container.state() != State::Making && container.record().config().metadata == config.metadata
+                container.state() != State::Making && container.record().config.metadata == config.metadata
             });
             match there {
                 Some(there) => Ok(there.id.clone()),
@@ -126,15 +125,15 @@ impl Runtime {
         config: &ContainerConfig,
         image: &Image,
     ) -> ContainerRecord {
-        let log_directory = sandbox.record().config().log_directory;
-        let log_path = match (log_directory.as_str(), config.log_path.as_str()) {
+        let pod = sandbox.record().config;
+        let log_path = match (pod.log_directory.as_str(), config.log_path.as_str()) {
             ("", _) | (_, "") => String::new(),
             (directory, path) => Path::new(directory).join(path).to_string_lossy().into_owned(),
         };
         ContainerRecord {
             id: id.to_owned(),
             sandbox: sandbox.id.clone(),
-            config: hex::encode(config.encode_to_vec()),
+            config: config.clone().into(),
             state: State::Making,
             image_id: image.id.clone(),
             image_name: name(config, &image.repo_tags),
@@ -221,7 +220,7 @@ impl Runtime {
         let span = tracing::Span::current();
         let work = tokio::task::spawn_blocking(move || {
             let _entered = span.enter();
-            let pod = sandbox.record().config();
+            let pod = sandbox.record().config;
             let owners = owners(&pod).map_err(|why| CriError::invalid(CALL, why))?;
             let users = owners.as_ref().map(|_| sandbox.users_pin());
             let options = RootOptions { for_mounts: true, users: users.as_deref() };

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::Instrument;
-use trine_contracts::cri::{ContainerEventType, LinuxContainerResources};
+use trine_contracts::cri::{ContainerConfig, ContainerEventType, LinuxContainerResources};
 use trine_kernel::proc::SIGKILL;
 use trine_kernel::testing::failpoint;
 
@@ -36,7 +36,7 @@ impl Runtime {
 
     fn step(&self, name: &'static str, container: &Container) -> tracing::Span {
         let pod = self.pod_of(container).map(|s| s.record().pod).unwrap_or_default();
-        let called = container.record().config().metadata.map(|m| m.name).unwrap_or_default();
+        let called = container.record().config.metadata.clone().map(|m| m.name).unwrap_or_default();
         let (pod, called, sandbox) = (pod.as_str(), called.as_str(), container.sandbox.as_str());
         macro_rules! span {
             ($name:literal) => {
@@ -260,7 +260,7 @@ impl Runtime {
 
     /// Removes a container's root and those of its image volumes; what could not be removed comes back.
     pub(crate) async fn remove_roots(&self, container: &Container) -> Vec<String> {
-        let mut roots = image_volume::names(&container.id, &container.record().config());
+        let mut roots = image_volume::names(&container.id, &container.record().config);
         roots.push(container.id.clone());
         let images = self.inner.images.clone();
         let remove = move || -> Vec<String> {
@@ -306,10 +306,10 @@ impl Runtime {
             .map_err(|source| CriError::Cgroup { call: CALL, object: container.id.clone(), source })?;
         failpoint("UpdateContainerResources: set");
         let written = container.update(|record| {
-            let mut config = record.config();
+            let mut config = ContainerConfig::clone(&record.config);
             let linux = config.linux.get_or_insert_default();
             merge(linux.resources.get_or_insert_default(), resources);
-            record.config = hex::encode(prost::Message::encode_to_vec(&config));
+            record.config = config.into();
         });
         failpoint("UpdateContainerResources: recorded");
         written.map_err(CriError::io("write the record in", &container.folder))

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use prost::Message;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use trine_contracts::cri::ContainerConfig;
 use trine_kernel::container::oci::{Spec, User};
 
 use crate::keeper::Exit;
+use crate::kept::Kept;
 
 /// How far a container is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +32,8 @@ pub struct ContainerRecord {
     pub id: String,
     /// Its sandbox.
     pub sandbox: String,
-    /// What was asked for, encoded as in the contract, in hex.
-    pub config: String,
+    /// What was asked for.
+    pub config: Kept<ContainerConfig>,
     /// How far it is.
     pub state: State,
     /// The image's id.
@@ -60,15 +60,6 @@ pub struct ContainerRecord {
 }
 
 impl ContainerRecord {
-    /// What was asked for.
-    #[must_use]
-    pub fn config(&self) -> ContainerConfig {
-        hex::decode(&self.config)
-            .ok()
-            .and_then(|bytes| ContainerConfig::decode(bytes.as_slice()).ok())
-            .unwrap_or_default()
-    }
-
     /// The contract's word for how it ended.
     #[must_use]
     pub fn reason(&self) -> &'static str {

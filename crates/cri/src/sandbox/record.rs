@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use prost::Message;
 use serde::{Deserialize, Serialize};
 use trine_contracts::cri::{
     IdMapping, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
@@ -13,6 +12,7 @@ use trine_kernel::container::{Owners, oci};
 
 use crate::container::record::{of_its_folder, write_json};
 use crate::keeper::Client;
+use crate::kept::Kept;
 
 /// How far a sandbox is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +32,8 @@ pub struct SandboxRecord {
     pub id: String,
     /// The Pod, for whoever reads the file.
     pub pod: String,
-    /// What was asked for, encoded as in the contract, in hex.
-    pub config: String,
+    /// What was asked for.
+    pub config: Kept<PodSandboxConfig>,
     /// The runtime handler that was asked for.
     pub handler: String,
     /// How far it is.
@@ -52,17 +52,6 @@ pub struct SandboxRecord {
     pub cgroup: PathBuf,
     /// True if that group is ours to remove.
     pub own_cgroup: bool,
-}
-
-impl SandboxRecord {
-    /// What was asked for.
-    #[must_use]
-    pub fn config(&self) -> PodSandboxConfig {
-        hex::decode(&self.config)
-            .ok()
-            .and_then(|bytes| PodSandboxConfig::decode(bytes.as_slice()).ok())
-            .unwrap_or_default()
-    }
 }
 
 /// Which namespaces a Pod shares with the host, and which its containers share.

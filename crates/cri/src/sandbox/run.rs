@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message;
 use tracing::Instrument;
 use trine_contracts::cri::PodSandboxConfig;
 use trine_kernel::container::Owners;
@@ -73,7 +72,7 @@ impl Runtime {
             .values()
             .find(|sandbox| {
                 let record = sandbox.record();
-                record.state == SandboxState::Ready && record.config().metadata == config.metadata
+                record.state == SandboxState::Ready && record.config.metadata == config.metadata
             })
             .cloned()
     }
@@ -99,7 +98,7 @@ impl Runtime {
         let record = SandboxRecord {
             id: id.clone(),
             pod,
-            config: hex::encode(config.encode_to_vec()),
+            config: config.clone().into(),
             handler: String::new(),
             state: SandboxState::Making,
             boot: self.inner.boot.clone(),

@@ -105,7 +105,7 @@ impl Runtime {
     async fn detach(&self, sandbox: &Sandbox) -> Result<(), CriError> {
         let record = sandbox.record();
         let Some(netns) = &record.netns else { return Ok(()) };
-        let attachment = attachment(&sandbox.id, netns, &record.config());
+        let attachment = attachment(&sandbox.id, netns, &record.config);
         tokio::time::timeout(NETWORK_DEADLINE, self.inner.network.del(&attachment))
             .await
             .map_err(|_| CriError::Timeout {

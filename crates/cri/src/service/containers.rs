@@ -52,26 +52,26 @@ fn state(record: &ContainerRecord) -> ContainerState {
 }
 
 fn item(record: &ContainerRecord) -> cri::Container {
-    let config = record.config();
+    let config = &record.config;
     cri::Container {
         id: record.id.clone(),
         pod_sandbox_id: record.sandbox.clone(),
-        metadata: config.metadata,
-        image: config.image,
+        metadata: config.metadata.clone(),
+        image: config.image.clone(),
         image_ref: record.image_ref.clone(),
         state: state(record) as i32,
         created_at: record.created_at,
-        labels: config.labels,
-        annotations: config.annotations,
+        labels: config.labels.clone(),
+        annotations: config.annotations.clone(),
         image_id: record.image_id.clone(),
     }
 }
 
 /// A container as the contract shows it.
 pub(super) fn status(record: &ContainerRecord) -> ContainerStatus {
-    let config = record.config();
+    let config = &record.config;
     let exit = record.exit.clone().unwrap_or_default();
-    let image = config.image.map(|asked| match record.image_name.as_str() {
+    let image = config.image.clone().map(|asked| match record.image_name.as_str() {
         "" => asked,
         name => ImageSpec { image: name.to_owned(), ..asked },
     });
@@ -83,7 +83,7 @@ pub(super) fn status(record: &ContainerRecord) -> ContainerStatus {
     };
     ContainerStatus {
         id: record.id.clone(),
-        metadata: config.metadata,
+        metadata: config.metadata.clone(),
         state: state(record) as i32,
         created_at: record.created_at,
         started_at: record.started_at,
@@ -93,9 +93,9 @@ pub(super) fn status(record: &ContainerRecord) -> ContainerStatus {
         image_ref: record.image_ref.clone(),
         reason: record.reason().to_owned(),
         message: exit.error.unwrap_or_default(),
-        labels: config.labels,
-        annotations: config.annotations,
-        mounts: config.mounts,
+        labels: config.labels.clone(),
+        annotations: config.annotations.clone(),
+        mounts: config.mounts.clone(),
         log_path: record.log_path.clone(),
         resources: resources.map(|linux| ContainerResources { linux: Some(linux), windows: None }),
         image_id: record.image_id.clone(),

@@ -62,14 +62,14 @@ fn state(record: &SandboxRecord) -> i32 {
 }
 
 fn item(record: &SandboxRecord) -> PodSandbox {
-    let config = record.config();
+    let config = &record.config;
     PodSandbox {
         id: record.id.clone(),
-        metadata: config.metadata,
+        metadata: config.metadata.clone(),
         state: state(record),
         created_at: record.created_at,
-        labels: config.labels,
-        annotations: config.annotations,
+        labels: config.labels.clone(),
+        annotations: config.annotations.clone(),
         runtime_handler: record.handler.clone(),
     }
 }
@@ -77,7 +77,7 @@ fn item(record: &SandboxRecord) -> PodSandbox {
 /// A sandbox as the contract shows it.
 pub(super) fn status(sandbox: &Sandbox) -> PodSandboxStatus {
     let record = sandbox.record();
-    let config = record.config();
+    let config = &record.config;
     let options = config
         .linux
         .as_ref()
@@ -90,13 +90,13 @@ pub(super) fn status(sandbox: &Sandbox) -> PodSandboxStatus {
     };
     PodSandboxStatus {
         id: record.id.clone(),
-        metadata: config.metadata,
+        metadata: config.metadata.clone(),
         state: state(&record),
         created_at: record.created_at,
         network: Some(network),
         linux: Some(LinuxPodSandboxStatus { namespaces: Some(Namespace { options }) }),
-        labels: config.labels,
-        annotations: config.annotations,
+        labels: config.labels.clone(),
+        annotations: config.annotations.clone(),
         runtime_handler: record.handler,
     }
 }

@@ -31,7 +31,7 @@ impl Service {
             .into_iter()
             .filter(|c| c.state() == State::Running)
             .filter(|c| c.id.starts_with(&filter.id) && c.sandbox.starts_with(&filter.pod_sandbox_id))
-            .filter(|c| matches(&filter.label_selector, &c.record().config().labels))
+            .filter(|c| matches(&filter.label_selector, &c.record().config.labels))
             .map(|c| self.container_use(&c))
             .collect()
     }
@@ -47,21 +47,21 @@ impl Service {
         sandboxes
             .into_iter()
             .filter(|s| s.record().state == SandboxState::Ready && s.id.starts_with(&filter.id))
-            .filter(|s| matches(&filter.label_selector, &s.record().config().labels))
+            .filter(|s| matches(&filter.label_selector, &s.record().config.labels))
             .map(|s| self.sandbox_use(&s))
             .collect()
     }
 
     fn container_use(&self, container: &Container) -> ContainerStats {
         let record = container.record();
-        let config = record.config();
+        let config = &record.config;
         let usage = self.0.group(&record.cgroup).usage();
         ContainerStats {
             attributes: Some(ContainerAttributes {
                 id: record.id.clone(),
-                metadata: config.metadata,
-                labels: config.labels,
-                annotations: config.annotations,
+                metadata: config.metadata.clone(),
+                labels: config.labels.clone(),
+                annotations: config.annotations.clone(),
             }),
             cpu: Some(cpu(&usage)),
             memory: Some(memory(&usage)),
@@ -73,15 +73,15 @@ impl Service {
 
     fn sandbox_use(&self, sandbox: &Sandbox) -> PodSandboxStats {
         let record = sandbox.record();
-        let config = record.config();
+        let config = &record.config;
         let usage = self.0.group(&record.cgroup).usage();
         let running = self.0.containers_of(&sandbox.id).into_iter().filter(|c| c.state() == State::Running);
         PodSandboxStats {
             attributes: Some(PodSandboxAttributes {
                 id: record.id.clone(),
-                metadata: config.metadata,
-                labels: config.labels,
-                annotations: config.annotations,
+                metadata: config.metadata.clone(),
+                labels: config.labels.clone(),
+                annotations: config.annotations.clone(),
             }),
             linux: Some(LinuxPodSandboxStats {
                 cpu: Some(cpu(&usage)),

@@ -83,7 +83,7 @@ pub(super) struct Processes {
 
 pub(super) fn of_pod(sandbox: &Sandbox) -> Pod {
     let record = sandbox.record();
-    let metadata = record.config().metadata.unwrap_or_default();
+    let metadata = record.config.metadata.clone().unwrap_or_default();
     Pod {
         whose: Whose {
             group: of_group(&record.cgroup),
@@ -117,11 +117,11 @@ pub(super) fn of_container(
     container: &Container,
 ) -> Facts {
     let record = container.record();
-    let config = record.config();
+    let config = &record.config;
     let group = runtime.group(&record.cgroup);
     Facts {
         whose: Whose {
-            container: config.metadata.map(|m| m.name).unwrap_or_default(),
+            container: config.metadata.clone().map(|m| m.name).unwrap_or_default(),
             group: of_group(&record.cgroup),
             image: record.image_name.clone(),
             id: record.id.clone(),
@@ -135,7 +135,7 @@ pub(super) fn of_container(
         processes: processes(&group.processes()),
         written: runtime.inner.images.snapshot_usage(&record.id).map_or(0, |usage| usage.bytes),
         space,
-        resources: config.linux.and_then(|linux| linux.resources).unwrap_or_default(),
+        resources: config.linux.as_ref().and_then(|linux| linux.resources.clone()).unwrap_or_default(),
     }
 }
 
