@@ -84,7 +84,10 @@ pub async fn again(node: &Node, before: &World) -> Result<(), String> {
 fn names(root: &Path, folder: &Path, depth: usize, world: &mut World) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-        let steady = name.starts_with("last_reserved_ip") || name == "lock" || name == ".trine-boot";
+        let steady = name.starts_with("last_reserved_ip")
+            || name == "lock"
+            || name == ".trine-boot"
+            || name.starts_with(".trine-bits.");
         if steady || Path::new(&name).extension().is_some_and(|end| end == "new") {
             continue;
         }
