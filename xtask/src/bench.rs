@@ -28,14 +28,14 @@ const fn containerd(file: &'static str) -> Tool {
 }
 
 /// Runs a benchmark. The words behind the name are those of `sched` (`--nodes N`, `--pods M`, and `--debug` for the debug build)
-/// and of `cri` (`--rounds N`, `--alone`, `--reference`).
+/// of `cri` (`--rounds N`, `--alone`, `--reference`), and of `cni` (`--rounds N`, `--in-use N`, `--small`).
 ///
 /// # Errors
 /// If there is none of that name, or it fails.
 pub fn run(name: &str, words: &[&str]) -> anyhow::Result<()> {
     let root = workspace_root()?;
     let cargo = |words: &[&str]| run_command(cargo_command(&root).args(words));
-    anyhow::ensure!(words.is_empty() || ["sched", "cri"].contains(&name), "{name} takes no words");
+    anyhow::ensure!(words.is_empty() || ["sched", "cri", "cni"].contains(&name), "{name} takes no words");
     match name {
         "api" => {
             cargo(&["bench", "--package", "trine-store", "--bench", "writes", "--quiet"])?;
@@ -62,7 +62,8 @@ pub fn run(name: &str, words: &[&str]) -> anyhow::Result<()> {
             run_command(&mut command)
         }
         "cri" => cri(&root, words),
-        _ => anyhow::bail!("benchmarks: api, cri, pod, sched"),
+        "cni" => cni(&root, words),
+        _ => anyhow::bail!("benchmarks: api, cni, cri, pod, sched"),
     }
 }
 
@@ -95,4 +96,33 @@ fn cri(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         }
     }
     run_command(&mut command)
+}
+
+/// Trine's network plugins beside the reference's. `--small` executes the benchmark's own program instead of the whole one. It runs before
+/// others of this machine: what it measures takes milliseconds.
+fn cni(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    packages::install_for_network_bench()?;
+    let reference = crate::upstream::network_plugins::build(root)?;
+    let (small, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| **word == "--small");
+    run_command(cargo_command(root).args([
+        "bench",
+        "--package",
+        "trine-cni",
+        "--bench",
+        "cni",
+        "--no-run",
+        "--quiet",
+    ]))?;
+    let mut command = Command::new("nice");
+    command.args(["-n", "-15"]).arg(env!("CARGO")).current_dir(root);
+    command.args(["bench", "--package", "trine-cni", "--bench", "cni", "--quiet", "--"]);
+    command.arg("--reference").arg(reference).args(["--iperf", packages::IPERF]);
+    if small.is_empty() {
+        run_command(cargo_command(root).args(["build", "--release", "--package", "trine", "--quiet"]))?;
+        command.arg("--trine").arg(root.join("target/release/trine"));
+    }
+    if words.is_empty() {
+        command.arg("--out").arg(root.join("benches/CNI.md"));
+    }
+    run_command(command.args(words))
 }

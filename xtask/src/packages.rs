@@ -48,6 +48,12 @@ const NEEDED_FOR_BENCH: [(&str, &str); 4] = [
     ("runc", RUNC),
 ];
 
+/// iperf3.
+pub const IPERF: &str = "/usr/bin/iperf3";
+
+/// The same for what Pods send each other.
+const NEEDED_FOR_NETWORK_BENCH: [(&str, &str); 2] = [("iperf3", IPERF), ("iptables", "/usr/sbin/iptables")];
+
 /// Modules whose files tests read (upstream's samples of objects), with their versions.
 const MODULES: [&str; 1] = ["k8s.io/api@v0.37.0"];
 
@@ -130,6 +136,14 @@ pub fn install_for_swap() -> anyhow::Result<()> {
 /// If something is missing and cannot be installed.
 pub fn install_for_bench() -> anyhow::Result<()> {
     install_or_say(&NEEDED_FOR_BENCH)
+}
+
+/// Installs what measures the network, and what the reference network plugins run.
+///
+/// # Errors
+/// If something is missing and cannot be installed.
+pub fn install_for_network_bench() -> anyhow::Result<()> {
+    install_or_say(&NEEDED_FOR_NETWORK_BENCH)
 }
 
 fn install_or_say(needed: &[(&'static str, &str)]) -> anyhow::Result<()> {

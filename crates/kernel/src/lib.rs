@@ -1,5 +1,6 @@
 //! What does Linux say? The only crate with `unsafe`, netlink, mounts and other syscalls.
 //!
+//! - [`afterwards`] what is slow and may follow an answer
 //! - `bpf` small programs that the kernel runs for us
 //! - [`cgroup`] groups of processes with limits: v1, hybrid and v2
 //! - [`container`] a child that mounts, pivots, drops privileges and becomes a container's process
@@ -22,6 +23,7 @@
 //! - [`tun`] tap devices
 //! - [`testing`] what tests that need root ask first
 
+pub mod afterwards;
 mod bpf;
 pub mod cgroup;
 pub mod container;

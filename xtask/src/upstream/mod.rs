@@ -2,6 +2,7 @@
 //!
 //! - `options` the words of the command; `suite` which suites there are
 //! - `go` builds a suite from its published module (`tests/upstream/*/go.mod`); `ginkgo` runs it with a deadline
+//! - `network_plugins` what Trine's are compared with, measured beside and called by
 //! - `trine` starts Trine or one of its planes and says whether it broke; `etcd` a store for it
 //! - `junit` reads a report, `known` the failures that are known, `verdict` judges one by the other: all pure
 //! - `results` keeps what was seen in `tests/upstream/results` and writes `tests/upstream/RESULTS.md` from it
@@ -17,6 +18,7 @@ pub mod go;
 pub mod images;
 mod junit;
 mod known;
+pub mod network_plugins;
 mod options;
 mod oracle;
 mod policy_assistant;

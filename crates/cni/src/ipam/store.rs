@@ -297,7 +297,7 @@ impl Store {
     /// [`Code::Io`].
     pub fn set_last(&self, index: usize, addr: IpAddr) -> Result<(), CniError> {
         let path = self.last_path(index);
-        std::fs::write(&path, addr.to_string()).map_err(failed("write", &path))
+        overwrite(&path, addr.to_string().as_bytes()).map_err(failed("write", &path))
     }
 
     fn last_path(&self, index: usize) -> PathBuf {
@@ -323,11 +323,18 @@ impl Drop for Store {
     fn drop(&mut self) {
         let now = self.now();
         if now != self.stamp
-            && let Err(error) = std::fs::write(self.dir.join(BOOT), now)
+            && let Err(error) = overwrite(&self.dir.join(BOOT), now.as_bytes())
         {
             tracing::debug!(%error, "the address store is read whole the next time");
         }
     }
+}
+
+/// Writes over a small file. ext4 writes one that was cut to nothing out at once when it is closed, which takes milliseconds.
+fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    file.write_all_at(bytes, 0)?;
+    if file.metadata()?.len() == bytes.len() as u64 { Ok(()) } else { file.set_len(bytes.len() as u64) }
 }
 
 fn append(index: &Path, addr: IpAddr) -> Result<(), CniError> {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use trine_kernel::afterwards;
 use trine_kernel::netlink::{
     Cidr, Link, LinkChange, Mac, NetlinkError, Request as Change, Route, RouteEntry, Scope,
 };
@@ -81,11 +82,18 @@ pub fn rename_removed(index: u32) -> Change {
         .or_absent()
 }
 
-/// Removes the link `index` after a while, on a thread of its own, unless its namespace takes it along before.
+/// Removes the link `index` after a while, on a thread of its own, unless its namespace takes it along before; or, in a program, when
+/// it has answered.
 ///
 /// # Errors
 /// The thread could not be started.
 pub fn remove_later(mut host: Route, index: u32) -> std::io::Result<()> {
+    let when_answered = move || {
+        let _ = Route::open().and_then(|mut host| host.del_link(index));
+    };
+    if afterwards::put_off(when_answered) {
+        return Ok(());
+    }
     let removal = move || {
         std::thread::sleep(REMOVAL_DELAY);
         if let Err(error) = host.del_link(index) {
@@ -103,7 +111,7 @@ pub fn remove_host_link(request: &Request, prefix: &str) -> Result<(), CniError>
     let name = host_name(prefix, &request.network, &request.attachment())?;
     let mut host = Route::open()?;
     let Some(link) = host.find_link(&name)? else { return remove_by_inner_end(request) };
-    if request.in_daemon && set_aside(request, &mut host, &link).is_ok() {
+    if (request.in_daemon || afterwards::is_program()) && set_aside(request, &mut host, &link).is_ok() {
         let index = link.index;
         if remove_later(host, index).is_ok() {
             return Ok(());

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use serde_json::Value;
+use trine_kernel::afterwards;
 
 use super::serve::{ALL, Caller, find, serve};
 use crate::spec::{CniError, Code, Env, Version};
@@ -18,6 +19,7 @@ pub fn built_in() -> Vec<&'static str> {
 /// input, the answer or the error on standard output.
 #[must_use]
 pub fn plugin_main(name: &str) -> ExitCode {
+    afterwards::program();
     let env = Env::of_process();
     let Some(plugin) = find(name) else {
         return finish(Err(CniError::new(Code::InvalidConfig, format!("there is no plugin {name:?}"))), "");
@@ -52,5 +54,6 @@ fn finish(answer: Result<Option<Value>, CniError>, asked: &str) -> ExitCode {
     {
         return ExitCode::FAILURE;
     }
+    afterwards::finish();
     code
 }

@@ -177,7 +177,8 @@ impl<'a> Pod<'a> {
     fn disconnect(&self) -> Result<(), CniError> {
         let mut host = Route::open()?;
         let Some(link) = host.find_link(&self.host_name)? else { return Ok(()) };
-        let result = self.request.prev_result.as_ref().filter(|_| self.request.in_daemon);
+        let lives_on = self.request.in_daemon || trine_kernel::afterwards::is_program();
+        let result = self.request.prev_result.as_ref().filter(|_| lives_on);
         let set_aside = result.is_some_and(|result| self.set_aside(&mut host, &link, result).is_ok());
         if set_aside && links::remove_later(host, link.index).is_ok() {
             return Ok(());

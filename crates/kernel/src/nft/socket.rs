@@ -1,6 +1,7 @@
 //! The netlink socket to nftables.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use netlink_sys::{Socket, SocketAddr};
@@ -30,13 +31,23 @@ const LIST_TRIES: usize = 10;
 
 /// A socket to nftables, in the network namespace that its opener was in. One user at a time.
 pub struct Nft {
-    socket: Socket,
+    socket: ManuallyDrop<Socket>,
     send_bytes: usize,
 }
 
 impl std::fmt::Debug for Nft {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Nft").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Nft {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here, and nothing of `self` is used afterwards.
+        let socket = unsafe { ManuallyDrop::take(&mut self.socket) };
+        // The kernel has whoever ends it wait for a grace period.
+        crate::afterwards::end(socket);
     }
 }
 
@@ -61,7 +72,7 @@ impl Nft {
         if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BYTES).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES);
         }
-        Ok(Self { socket, send_bytes: 0 })
+        Ok(Self { socket: ManuallyDrop::new(socket), send_bytes: 0 })
     }
 
     /// Opens a socket in another network namespace; the caller's never changes.
@@ -115,8 +126,8 @@ impl Nft {
         if wanted <= self.send_bytes {
             return;
         }
-        if sockopt::set_socket_send_buffer_size_force(&self.socket, wanted).is_err() {
-            let _ = sockopt::set_socket_send_buffer_size(&self.socket, wanted);
+        if sockopt::set_socket_send_buffer_size_force(&*self.socket, wanted).is_err() {
+            let _ = sockopt::set_socket_send_buffer_size(&*self.socket, wanted);
         }
         self.send_bytes = wanted;
     }

@@ -123,6 +123,16 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// From now on this process reads nothing from its standard input and says nothing.
+pub fn silence() {
+    if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+        for fd in 0..3 {
+            // SAFETY: makes a standard descriptor one of `null`; nobody has it in an owner that would notice.
+            unsafe { libc::dup2(null.as_raw_fd(), fd) };
+        }
+    }
+}
+
 /// Has the kernel reap this process's children by itself, or has them wait for their parent, which is what a new program expects.
 pub fn children_are_reaped(by_kernel: bool) {
     let action = if by_kernel { libc::SIG_IGN } else { libc::SIG_DFL };

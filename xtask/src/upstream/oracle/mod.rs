@@ -1,16 +1,19 @@
-//! The reference plugins as an oracle: Trine's plugins and Debian's `containernetworking-plugins` get the same words, each in a
-//! machine of its own (a network namespace), and must leave the same answers, links, addresses and routes.
+//! The reference plugins as an oracle: Trine's plugins and the reference's, built from their module (Debian's older ones where there is
+//! no Go), get the same words, each in a machine of its own (a network namespace), and must leave the same answers, links,
+//! addresses, routes, rules and queues. Tables of packets are each one's own.
 //!
 //! - `cases` what they are asked
 //! - `machine` a namespace that stands for a machine, with one for a Pod, and what is in them
+//! - `cnitool` another's caller of plugins, against Trine's
 //! - `compare` what of it must be the same, `apart` where it is meant to differ (pure)
 
 mod apart;
 mod cases;
+mod cnitool;
 mod compare;
 mod machine;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
@@ -18,12 +21,26 @@ use anyhow::Context;
 use super::finish::{Run, finish};
 use super::junit::{Case, Outcome, Report};
 use super::options::Options;
-use super::trine;
+use super::{go, network_plugins, trine};
 use crate::test::workspace_root;
 use machine::Machine;
 
 /// Where Debian has the reference plugins.
-const REFERENCE: &str = "/usr/lib/cni";
+const DEBIANS: &str = "/usr/lib/cni";
+/// The version that Debian's do not speak.
+const NEWEST: &str = "1.1.0";
+
+/// The folder of the reference's plugins, and their version.
+fn reference(root: &Path) -> anyhow::Result<(PathBuf, String)> {
+    if go::present() {
+        return Ok((network_plugins::build(root)?, network_plugins::version(root)?));
+    }
+    anyhow::ensure!(
+        Path::new(DEBIANS).is_dir(),
+        "cni: the reference plugins are not here: install Go, or containernetworking-plugins"
+    );
+    Ok((DEBIANS.into(), version()?))
+}
 
 /// Asks both and keeps the row.
 ///
@@ -31,10 +48,8 @@ const REFERENCE: &str = "/usr/lib/cni";
 /// What [`super::run`] says.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let root = workspace_root()?;
-    anyhow::ensure!(
-        Path::new(REFERENCE).is_dir(),
-        "cni: the reference plugins are not here: install containernetworking-plugins"
-    );
+    crate::packages::install_for_network_bench()?;
+    let (reference, version) = reference(&root)?;
     let program = trine::program(&root, options.program.as_deref())?;
     let ours = tempdir("plugins")?;
     let mut cases = Vec::new();
@@ -47,9 +62,23 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         if !link.exists() {
             std::os::unix::fs::symlink(&program, &link)?;
         }
-        for version in case.versions {
-            cases.extend(one(case, version, &ours)?);
+        if !reference.join(case.plugin).is_file() {
+            continue;
         }
+        for version in
+            case.versions.iter().filter(|version| **version != NEWEST || reference != Path::new(DEBIANS))
+        {
+            cases.extend(one(case, version, &ours, &reference)?);
+        }
+    }
+    if !options.partial() && go::present() {
+        for name in ["bridge", "portmap", "bandwidth", "tuning", "host-local"] {
+            let link = ours.join(name);
+            if !link.exists() {
+                std::os::unix::fs::symlink(&program, &link)?;
+            }
+        }
+        cases.extend(cnitool::run(&network_plugins::cnitool(&root)?, &ours)?);
     }
     std::fs::remove_dir_all(&ours)?;
     if !options.partial() {
@@ -60,15 +89,24 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             cases.push(Case { name: format!("{name}, declared"), outcome: Outcome::Failed(why) });
         }
     }
-    let version = version()?;
     let run = Run { root: &root, options, part: "", version: &version, keep: true };
     finish(&run, &Report { cases, around: Vec::new() }, |_| true)
 }
 
 /// Runs one case in one version on both sides; a spec for each step.
-fn one(case: &cases::Case, version: &str, ours: &Path) -> anyhow::Result<Vec<Case>> {
+fn one(case: &cases::Case, version: &str, ours: &Path, reference: &Path) -> anyhow::Result<Vec<Case>> {
     let config = case.config.replace("VERSION", version);
-    let mut sides = [Machine::new("o", ours)?, Machine::new("r", Path::new(REFERENCE))?];
+    let mut sides = [Machine::new("o", ours)?, Machine::new("r", reference)?];
+    if let Some((plugin, below)) = case.below {
+        let link = ours.join(plugin);
+        if !link.exists() {
+            std::os::unix::fs::symlink(std::fs::read_link(ours.join(case.plugin))?, &link)?;
+        }
+        for side in &mut sides {
+            let answer = side.ask(plugin, &cases::BELOW, &below.replace("VERSION", version))?;
+            anyhow::ensure!(answer.success, "{}: {plugin} fails: {}", case.name, answer.json);
+        }
+    }
     let mut all = Vec::new();
     for (number, step) in case.steps.iter().enumerate() {
         let mut answers = Vec::new();

@@ -10,6 +10,7 @@ macro_rules! bad {
             config: $config,
             versions: NEWEST,
             steps: $steps,
+            below: None,
         }
     };
 }

@@ -16,6 +16,7 @@ macro_rules! bridge {
             ),
             versions: $versions,
             steps: $steps,
+            below: None,
         }
     };
 }
@@ -159,5 +160,6 @@ pub const CASES: &[Case] = &[
         ),
         versions: NEWEST,
         steps: LIFE,
+        below: None,
     },
 ];

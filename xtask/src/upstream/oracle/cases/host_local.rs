@@ -16,6 +16,7 @@ macro_rules! local {
             ),
             versions: $versions,
             steps: $steps,
+            below: None,
         }
     };
 }

@@ -1,11 +1,14 @@
 //! What the plugins are asked. Differences that are meant are in `apart.rs`.
 //!
-//! - `bridge`, `host_local`, `others` what works; `bad` what must not
+//! - `bridge`, `linked`, `host_local`, `static_addresses`, `chained`, `others` what works, mostly; `bad` what must not
 
 mod bad;
 mod bridge;
+mod chained;
 mod host_local;
+mod linked;
 mod others;
+mod static_addresses;
 
 /// A plugin, its configuration, and the calls on it.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +23,8 @@ pub struct Case {
     pub versions: &'static [&'static str],
     /// The calls, one after the other.
     pub steps: &'static [Step],
+    /// Another plugin, with its configuration, that made the link before.
+    pub below: Option<(&'static str, &'static str)>,
 }
 
 /// One call.
@@ -43,6 +48,9 @@ const fn with(env: &'static [(&'static str, &'static str)]) -> Step {
     Step { command: "ADD", interface: "eth0", previous: false, env }
 }
 
+/// What the plugin below is told first.
+pub const BELOW: Step = step("ADD", "eth0", false);
+
 /// Up, looked at, down, and down once more.
 const LIFE: &[Step] = &[
     step("ADD", "eth0", false),
@@ -62,15 +70,26 @@ const AGAIN: &[Step] = &[step("ADD", "eth0", false), step("ADD", "eth0", false),
 /// Only tried.
 const TRIED: &[Step] = &[step("ADD", "eth0", false), step("DEL", "eth0", false)];
 
-/// All versions that the reference at hand speaks.
-const ALL_VERSIONS: &[&str] = &["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0"];
+/// All versions.
+const ALL_VERSIONS: &[&str] = &["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 /// Those with more than one address of a family.
-const LISTS: &[&str] = &["0.3.1", "0.4.0", "1.0.0"];
+const LISTS: &[&str] = &["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+/// Those with CHECK, of which some plugins know no older ones.
+const WITH_CHECK: &[&str] = &["0.4.0", "1.0.0", "1.1.0"];
 const NEWEST: &[&str] = &["1.0.0"];
 
 /// All cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    [bridge::CASES, host_local::CASES, others::CASES, bad::CASES].into_iter().flatten()
+    let all = [
+        bridge::CASES,
+        linked::CASES,
+        host_local::CASES,
+        static_addresses::CASES,
+        chained::CASES,
+        others::CASES,
+        bad::CASES,
+    ];
+    all.into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -86,6 +105,6 @@ mod tests {
             let _: serde_json::Value = serde_json::from_str(case.config).expect(case.name);
             count += case.versions.len();
         }
-        assert!(count >= 120, "{count} configurations");
+        assert!(count >= 250, "{count} configurations");
     }
 }

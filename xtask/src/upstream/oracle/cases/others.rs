@@ -20,6 +20,7 @@ macro_rules! portmap {
             ),
             versions: $versions,
             steps: MAPPED,
+            below: None,
         }
     };
 }
@@ -31,6 +32,7 @@ pub const CASES: &[Case] = &[
         config: r#"{"cniVersion": "VERSION", "name": "lo", "type": "loopback"}"#,
         versions: ALL_VERSIONS,
         steps: LOOPBACK,
+        below: None,
     },
     Case {
         name: "loopback, another name of the link",
@@ -38,6 +40,7 @@ pub const CASES: &[Case] = &[
         config: r#"{"cniVersion": "VERSION", "name": "lo", "type": "loopback"}"#,
         versions: NEWEST,
         steps: &[step("ADD", "eth0", false), step("DEL", "eth0", false)],
+        below: None,
     },
     portmap!("nothing to map", LISTS, ""),
     portmap!(
@@ -67,5 +70,6 @@ pub const CASES: &[Case] = &[
             "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}}"#,
         versions: NEWEST,
         steps: &[step("ADD", "eth0", false), step("DEL", "eth0", false)],
+        below: None,
     },
 ];
