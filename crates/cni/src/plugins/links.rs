@@ -19,6 +19,8 @@ const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const SUFFIX: usize = 7;
 /// How long a namespace has to take its veth along before the veth is removed by hand.
 const REMOVAL_DELAY: Duration = Duration::from_millis(500);
+/// In a route that goes: whichever it has (`RT_SCOPE_NOWHERE`).
+const ANY_SCOPE: Scope = Scope::Other(255);
 /// The longest name of a link.
 const NAME_MAX: usize = 15;
 /// Names of links that belong to nobody any more begin with it.

@@ -157,9 +157,9 @@ fn inner(given: &CniResult, device: u32) -> Result<Vec<Change>, CniError> {
     Ok(changes)
 }
 
-/// The host's route to a container.
+/// The host's route to a container, in the reference's scope.
 fn host_route(addr: Cidr, device: u32) -> RouteEntry {
-    RouteEntry { device: Some(device), scope: Scope::Link, ..RouteEntry::to(addr) }
+    RouteEntry { device: Some(device), scope: Scope::Host, ..RouteEntry::to(addr) }
 }
 
 impl Plugin for Ptp {

@@ -123,6 +123,10 @@ pub fn serve(
         }
         Command::Gc => {
             needs(request.version.has_gc())?;
+            // Nobody said who is to stay (`cnitool gc` does not): then nobody is to go.
+            if !request.names_attachments() {
+                return Ok(None);
+            }
             plugin.gc(&request).map(|()| None)
         }
         Command::Status => {

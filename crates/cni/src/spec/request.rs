@@ -153,6 +153,9 @@ pub fn parse_args(args: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The keys of the attachments to keep: the specification's, and the one that it had once.
+const ATTACHMENTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
+
 /// A request to a plugin, read and checked.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -203,8 +206,7 @@ impl Request {
     /// # Errors
     /// [`Code::InvalidConfig`] if there is no such list: an empty one means "none", a missing one means nothing.
     pub fn valid_attachments(&self) -> Result<Vec<AttachmentId>, CniError> {
-        let keys = ["cni.dev/valid-attachments", "cni.dev/attachments"];
-        let value = keys
+        let value = ATTACHMENTS
             .iter()
             .find_map(|key| self.config.get(*key))
             .ok_or_else(|| CniError::new(Code::InvalidConfig, "GC without cni.dev/valid-attachments"))?;
@@ -214,6 +216,12 @@ impl Request {
         Vec::deserialize(value).map_err(|e| {
             CniError::new(Code::InvalidConfig, "cni.dev/valid-attachments is no list").because(e)
         })
+    }
+
+    /// True if there is a list of attachments to keep, if only an empty one.
+    #[must_use]
+    pub fn names_attachments(&self) -> bool {
+        ATTACHMENTS.iter().any(|key| self.config.get(*key).is_some())
     }
 
     /// The configuration in a plugin's own type.

@@ -18,15 +18,16 @@ const NAMED: &[(&str, &str)] = &[
         "bridge, two ranges",
         "the bridge is the gateway of each range; the reference's can have one IPv4 address, so its ADD fails",
     ),
-    ("bridge, routes by the gateway and by another one (0.4.0): 2. CHECK", CHECKS),
-    ("bridge, routes by the gateway and by another one (1.0.0): 2. CHECK", CHECKS),
     ("bridge, without addresses (0.4.0): 2. CHECK", CHECKS),
     ("bridge, without addresses (1.0.0): 2. CHECK", CHECKS),
+    ("bridge, without addresses (1.1.0): 2. CHECK", CHECKS),
+    ("tap, a bridge that is not there (1.0.0): 1. ADD", LEAVES_NOTHING),
     ("loopback (0.1.0): 1. ADD", IN_FORM),
     ("loopback (0.2.0): 1. ADD", IN_FORM),
     ("loopback (0.3.0): 1. ADD", IN_FORM),
     ("loopback (0.3.1): 1. ADD", IN_FORM),
     ("loopback (0.4.0): 1. ADD", IN_FORM),
+    ("macvlan, addresses of nobody (1.0.0)", LEAVES_NOTHING),
 ];
 const LEAVES_NOTHING: &str = "an ADD that fails leaves no link and no bridge; the reference's does";
 const CHECKS: &str = "CHECK finds what ADD has just made; the reference's does not find its own";
