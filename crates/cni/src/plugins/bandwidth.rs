@@ -120,11 +120,10 @@ fn slow_down(request: &Request, host: &mut Route, end: &Link, bucket: TokenBucke
         mtu: Some(end.mtu),
         up: true,
     };
-    host.run(&[new.request()])?;
+    links::make_marked(host, new.request(), &name, &request.network, &request.attachment())?;
     failpoint("bandwidth: ifb");
     let ifb = host.link(&name)?;
     let changes = [
-        links::mark(ifb.index, &request.network, &request.attachment()),
         bucket.add(ifb.index),
         Change::add_incoming(end.index),
         Change::redirect_incoming(end.index, ifb.index),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use trine_kernel::afterwards;
 use trine_kernel::netlink::{
-    Cidr, Link, LinkChange, Mac, NetlinkError, Request as Change, Route, RouteEntry, Scope,
+    Cidr, Link, LinkChange, LinkId, Mac, NetlinkError, Request as Change, Route, RouteEntry, Scope,
 };
 use trine_kernel::sysctl;
 
@@ -67,9 +67,21 @@ pub fn give_name(pod: &mut Route, made: &str, ifname: &str) -> Result<Link, CniE
     })
 }
 
-/// The request that marks the link `index`.
-pub fn mark(index: u32, network: &str, id: &AttachmentId) -> Change {
-    LinkChange { alias: Some(&alias(network, id)), ..LinkChange::default() }.request(index)
+/// The request that marks a link.
+pub fn mark(link: impl Into<LinkId>, network: &str, id: &AttachmentId) -> Change {
+    LinkChange { alias: Some(&alias(network, id)), ..LinkChange::default() }.request(link)
+}
+
+/// Makes a link of the host's, named `name` by [`host_name`], and marks it in the same call: who is killed leaves none that GC does
+/// not know. One of that name that is there is the attachment's own.
+pub fn make_marked(
+    host: &mut Route,
+    make: Change,
+    name: &str,
+    network: &str,
+    id: &AttachmentId,
+) -> Result<(), NetlinkError> {
+    host.run(&[make, mark(name, network, id).or_absent()])
 }
 
 /// The request that marks the link `index` as one that belongs to nobody any more.
@@ -148,7 +160,7 @@ fn set_aside(request: &Request, host: &mut Route, link: &Link) -> Result<(), Cni
     let ips = request.prev_result.iter().flat_map(CniResult::container_ips);
     changes.extend(ips.map(|(addr, _)| {
         let route =
-            RouteEntry { device: Some(link.index), scope: Scope::Link, ..RouteEntry::to(Cidr::host(addr)) };
+            RouteEntry { device: Some(link.index), scope: ANY_SCOPE, ..RouteEntry::to(Cidr::host(addr)) };
         route.del().or_absent()
     }));
     changes.push(mark_removed(link.index, &request.network));

@@ -65,7 +65,8 @@ impl<'a> Wire<'a> {
         let mac = links::pod_mac(&self.request.network, &self.id);
         let peer = VethPeer { name: ifname, netns: Some(netns.as_fd()), mac: Some(mac) };
         let mtu = Some(self.config.mtu).filter(|mtu| *mtu > 0);
-        host.add_veth(&Veth { name: &self.host_name, mac: None, mtu, peer })
+        let veth = Veth { name: &self.host_name, mac: None, mtu, peer };
+        links::make_marked(&mut host, veth.request(), &self.host_name, &self.request.network, &self.id)
             .map_err(|e| links::veth_error(e, &self.host_name, ifname))?;
         failpoint("ptp: veth");
         let connected = self.ipam.add().and_then(|given| {
@@ -92,7 +93,7 @@ impl<'a> Wire<'a> {
         links::forward(&addrs)?;
         pod.run(&inner(&given, device)?)?;
         failpoint("ptp: inside");
-        let mut outside = vec![links::mark(link.index, &self.request.network, &self.id)];
+        let mut outside = Vec::new();
         for ip in &given.ips {
             outside.push(Change::replace_address(link.index, Cidr::host(gateway(ip)?)));
         }

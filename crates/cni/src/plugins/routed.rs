@@ -84,7 +84,8 @@ impl<'a> Pod<'a> {
         let mac = links::pod_mac(&self.request.network, &self.id);
         let ifname = &self.request.env.ifname;
         let peer = VethPeer { name: ifname, netns: Some(netns.as_fd()), mac: Some(mac) };
-        host.add_veth(&Veth { name: &self.host_name, mac: Some(HOST_MAC), mtu: self.mtu, peer })
+        let veth = Veth { name: &self.host_name, mac: Some(HOST_MAC), mtu: self.mtu, peer };
+        links::make_marked(&mut host, veth.request(), &self.host_name, &self.request.network, &self.id)
             .map_err(|e| links::veth_error(e, &self.host_name, ifname))?;
         failpoint("routed: veth");
         let connected = self.ipam.add().and_then(|given| {
@@ -120,8 +121,7 @@ impl<'a> Pod<'a> {
         pod.run(&inside)?;
         failpoint("routed: inside");
         links::forward(&addrs)?;
-        let mut outside: Vec<Change> = addrs.iter().map(|addr| host_route(*addr, link.index).add()).collect();
-        outside.push(links::mark(link.index, &self.request.network, &self.id));
+        let outside: Vec<Change> = addrs.iter().map(|addr| host_route(*addr, link.index).add()).collect();
         host.run(&outside)?;
         Ok(self.result(given, &addrs, routes, mac, link.mtu))
     }

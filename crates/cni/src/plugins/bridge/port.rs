@@ -52,7 +52,8 @@ impl<'a> Port<'a> {
         failpoint("bridge: bridge");
         let ifname = &self.request.env.ifname;
         let peer = VethPeer { name: ifname, netns: Some(netns.as_fd()), mac: Some(self.mac) };
-        host.add_veth(&Veth { name: &self.host_name, mac: None, mtu: self.config.mtu, peer })
+        let veth = Veth { name: &self.host_name, mac: None, mtu: self.config.mtu, peer };
+        links::make_marked(&mut host, veth.request(), &self.host_name, &self.request.network, &self.id)
             .map_err(|e| links::veth_error(e, &self.host_name, ifname))?;
         failpoint("bridge: veth");
         let given = self.ipam.as_ref().map_or_else(|| Ok(CniResult::default()), Ipam::add);
@@ -113,10 +114,7 @@ impl<'a> Port<'a> {
 
     /// Has the veth be a port of the bridge.
     fn join(&self, host: &mut Route, bridge: &Link, link: &Link) -> Result<(), CniError> {
-        host.run(&[
-            LinkChange { master: Some(bridge.index), ..LinkChange::default() }.request(link.index),
-            links::mark(link.index, &self.request.network, &self.id),
-        ])?;
+        host.set_link(link, &LinkChange { master: Some(bridge.index), ..LinkChange::default() })?;
         let mut changes = Vec::new();
         if self.config.hairpin_mode {
             changes.push(Change::hairpin(link.index, true));
