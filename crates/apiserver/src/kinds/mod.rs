@@ -35,7 +35,7 @@ mod pod_certificate;
 mod roles;
 mod service;
 mod small;
-mod storage;
+pub(crate) mod storage;
 #[cfg(test)]
 mod testing;
 mod trust_bundle;

@@ -237,6 +237,34 @@ async fn a_deletion_says_what_becomes_of_what_is_owned() {
 }
 
 #[tokio::test]
+async fn a_claim_grows_only_where_its_class_lets_it_and_else_it_is_forbidden() {
+    let api = Api::start().await;
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    api.make(classes, json!({"metadata": {"name": "c"}, "provisioner": "d"})).await;
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let size = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    let mut claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "c", "volumeName": "v"}});
+    claim["spec"]["resources"] = size("1Gi")["spec"]["resources"].clone();
+    api.make(claims, claim).await;
+    let (path, media) = (format!("{claims}/data"), "application/merge-patch+json");
+    let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+    assert_eq!(api.typed("PATCH", &format!("{path}/status"), media, bound).await.0, 200);
+    let (code, refused) = api.typed("PATCH", &path, media, size("2Gi")).await;
+    assert_eq!((code, &refused["reason"]), (403, &json!("Forbidden")), "{refused}");
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("storageclass that provisions the pvc must support resize")
+    );
+    let allowed = json!({"allowVolumeExpansion": true});
+    assert_eq!(api.typed("PATCH", &format!("{classes}/c"), media, allowed).await.0, 200);
+    let (code, grown) = api.typed("PATCH", &path, media, size("2Gi")).await;
+    assert_eq!((code, &grown["spec"]["resources"]["requests"]["storage"]), (200, &json!("2Gi")), "{grown}");
+}
+
+#[tokio::test]
 async fn a_pod_is_resized_and_debugged_through_its_parts_alone() {
     let api = Api::start().await;
     let mut sized = pod("p");

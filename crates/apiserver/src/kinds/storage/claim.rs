@@ -47,17 +47,6 @@ impl Hooks for Claims {
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, cx: &mut Cx) -> Result<(), Invalid> {
-        let asked =
-            |claim: &Value| quantity::from_value(&claim["spec"]["resources"]["requests"]["storage"]).ok();
-        if asked(new) > asked(old) && asked(old).is_some() && !is_expandable(old, cx) {
-            let detail = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
-                          support resize";
-            return Err(Cause::forbidden("spec.resources.requests.storage", detail).into());
-        }
-        Ok(())
-    }
-
     fn validate(&self, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
         let spec = &obj["spec"];
         let mut causes = Causes::default();
@@ -124,10 +113,10 @@ fn default_class(cx: &Cx) -> Option<String> {
     classes.first().map(|c| key(c, "name"))
 }
 
-fn is_expandable(claim: &Value, cx: &Cx) -> bool {
-    let class = class_of(claim);
-    let class = cx.objects.get("storage.k8s.io", "storageclasses", "", class);
-    class.is_some_and(|c| c["allowVolumeExpansion"] == true)
+/// Whether a claim asks for more than it did.
+pub fn wants_more(new: &Value, old: &Value) -> bool {
+    let asked = |claim: &Value| quantity::from_value(&claim["spec"]["resources"]["requests"]["storage"]).ok();
+    asked(old).is_some_and(|old| asked(new).is_some_and(|new| new > old))
 }
 
 /// Only a bound claim's size and attributes change; the volume and the class are named once.

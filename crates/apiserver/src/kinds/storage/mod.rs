@@ -13,6 +13,7 @@ use trine_objects::quantity;
 
 pub use attachment::Attachments;
 pub use claim::Claims;
+pub(crate) use claim::wants_more;
 pub use class::{AttributesClasses, Classes};
 pub use driver::{Capacities, Drivers, NodeDrivers};
 pub use volume::Volumes;
@@ -59,7 +60,7 @@ fn short_modes(modes: &[Value]) -> String {
 }
 
 /// The class of a claim or volume: the field, or the annotation of old.
-fn class_of(obj: &Value) -> &str {
+pub(crate) fn class_of(obj: &Value) -> &str {
     let old = text(&obj["metadata"]["annotations"], "volume.beta.kubernetes.io/storage-class");
     if old.is_empty() { text(&obj["spec"], "storageClassName") } else { old }
 }
