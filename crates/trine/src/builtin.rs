@@ -72,8 +72,7 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
         ("/api/v1/namespaces/kube-system/serviceaccounts".to_owned(), account),
     ];
     let kinds = trine_csi_controllers::snapshot::definitions();
-    let kinds =
-        kinds.map(|kind| ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(), kind));
+    let kinds = futures::future::try_join_all(kinds.into_iter().map(|kind| define(client, kind)));
     let mut class = json!(objects.snapshot_class);
     class["apiVersion"] = json!(trine_csi_controllers::snapshot::kinds::API_VERSION);
     class["kind"] = json!("VolumeSnapshotClass");
@@ -84,9 +83,9 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
     });
     // Together, so that the disk is waited for once.
     let made = futures::future::try_join_all(
-        all.into_iter().chain(kinds).chain(names).map(|(path, object)| create(client, path, object)),
+        all.into_iter().chain(names).map(|(path, object)| create(client, path, object)),
     );
-    tokio::try_join!(made, settings.publish(client)).map(drop)
+    tokio::try_join!(made, kinds, settings.publish(client)).map(drop)
 }
 
 /// Creates the StorageClass of the built-in driver if it is missing.
@@ -96,6 +95,20 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
 pub async fn create_class(client: &Client) -> anyhow::Result<()> {
     let class = json!(trine_csi_controllers::objects(trine_csi_driver::DRIVER_NAME).class);
     create(client, "/apis/storage.k8s.io/v1/storageclasses".to_owned(), class).await
+}
+
+/// Defines a kind, unless somebody has. It is kubectl's by name, so that whoever applies the community's definitions with kubectl
+/// takes it over without a conflict.
+async fn define(client: &Client, kind: Value) -> anyhow::Result<()> {
+    let name = kind["metadata"]["name"].as_str().unwrap_or_default();
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    if client.request::<Value>(http::Request::get(&path).body(Vec::new())?).await.is_ok() {
+        return Ok(());
+    }
+    let request = http::Request::patch(format!("{path}?fieldManager=kubectl"))
+        .header("content-type", "application/apply-patch+yaml")
+        .body(kind.to_string().into_bytes())?;
+    client.request::<Value>(request).await.with_context(|| format!("cannot define {name}")).map(drop)
 }
 
 /// Creates the class of the driver's snapshots, once its kind is served.
