@@ -28,10 +28,7 @@ fn manifests(stage: &Stage, root: &Path) -> String {
     let text = std::fs::read_to_string(Stage::folder("csi/kustomization.yaml")).unwrap();
     let folder = root.join("csi");
     std::fs::create_dir_all(&folder).unwrap();
-    // The second one is a machine of its own, on which mounts propagate whatever this one's root does.
-    let nodes = stage.said(&["get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"]);
-    let node = nodes.split_whitespace().find(|name| name.ends_with("-2")).unwrap();
-    let text = text.replace("MANIFESTS", &released.display().to_string()).replace("NODE", node);
+    let text = text.replace("MANIFESTS", &released.display().to_string()).replace("NODE", &node(stage));
     std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
     let words = ["kustomize", "--load-restrictor=LoadRestrictionsNone", &folder.display().to_string()];
     let kubelet = format!("{}/", stage.cluster.dir().join("kubelet").display());
@@ -40,6 +37,12 @@ fn manifests(stage: &Stage, root: &Path) -> String {
     let path = folder.join("all.yaml");
     std::fs::write(&path, text.replace("/var/lib/csi-hostpath-data/", &data)).unwrap();
     path.display().to_string()
+}
+
+/// The driver's node. The second one is a machine of its own, on which mounts propagate whatever this one's root does.
+fn node(stage: &Stage) -> String {
+    let nodes = stage.said(&["get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"]);
+    nodes.split_whitespace().find(|name| name.ends_with("-2")).unwrap().to_owned()
 }
 
 fn drivers(stage: &Stage) -> Vec<Value> {
@@ -121,7 +124,7 @@ fn a_drivers_released_manifests_give_volumes_snapshots_clones_and_growth() {
 
     let volumes = || std::fs::read_dir(shared.0.join("data")).unwrap().count();
     let before = volumes();
-    stage.apply("csi/inline.yaml", &[]);
+    stage.apply("csi/inline.yaml", &[("NODE", &node(&stage))]);
     stage.wait("pod/inline", "Ready");
     assert_eq!(note(&stage, "inline", "/data/note"), "inline");
     let group = stage.said(&["exec", "inline", "--", "sh", "-c", "stat -c %g /data"]);
