@@ -3,13 +3,16 @@
 use crate::packages;
 use crate::test::{cargo_command, run_command, workspace_root};
 
-/// Two thousand Pods, and a death at the first and the last time at every place of every call.
+/// Twenty thousand attachments by the network plugins, two thousand Pods, and a death at the first and the last time at every place of every call.
 ///
 /// # Errors
 /// If a package cannot be had, or a test fails.
 pub fn run() -> anyhow::Result<()> {
     let root = workspace_root()?;
     packages::install()?;
+    let test =
+        ["test", "--package", "trine-cni", "--test", "plugins", "many_that_come_and_go", "--", "--nocapture"];
+    run_command(cargo_command(&root).args(test).env("TRINE_CNI_ROUNDS", "625"))?;
     let test = ["test", "--package", "trine-cri", "--test", "robust", "--"];
     let mut command = cargo_command(&root);
     command.args(test).args(["--include-ignored", "--nocapture", "--test-threads=1"]);

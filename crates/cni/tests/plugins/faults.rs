@@ -126,9 +126,9 @@ fn whoever_is_killed_between_two_steps_leaves_nothing_that_gc_does_not_find() {
 
 #[test]
 fn many_that_come_and_go_at_once_leave_nothing() {
-    let pods = 16;
+    let pods = 32;
     let Some(world) = World::with_pods("many_that_come_and_go_at_once_leave_nothing", pods) else { return };
-    let rounds: usize = std::env::var("TRINE_CNI_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let rounds: usize = std::env::var("TRINE_CNI_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let ipam = world.host_local();
     let given = std::sync::Mutex::new(std::collections::BTreeSet::new());
     std::thread::scope(|scope| {
