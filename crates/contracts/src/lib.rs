@@ -5,6 +5,7 @@
 //! - [`csi`] controllers and kubelet -> storage driver: `csi.v1`
 //! - [`registration`] kubelet -> plugin: `pluginregistration`
 //! - [`deadline`] what a call that takes too long is answered
+//! - [`dra`] kubelet -> driver of devices, `dra.v1`; [`dra_v1beta1`] the same under its older name
 //! - [`socket`] unix-socket servers and clients for all three
 
 pub mod deadline;
@@ -28,11 +29,23 @@ pub mod registration {
     tonic::include_proto!("pluginregistration");
 }
 
+/// The kubelet's calls to drivers of devices, `dra.v1`.
+#[allow(missing_docs, clippy::all)]
+pub mod dra {
+    tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1");
+}
+
+/// The same calls under their older name, `dra.v1beta1`.
+#[allow(missing_docs, clippy::all)]
+pub mod dra_v1beta1 {
+    tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1beta1");
+}
+
 #[cfg(test)]
 mod tests {
     use tonic::server::NamedService;
 
-    use crate::{cri, csi, registration};
+    use crate::{cri, csi, dra, dra_v1beta1, registration};
 
     /// A service that anybody could stand behind.
     struct Nobody;
@@ -52,6 +65,11 @@ mod tests {
             (
                 name(registration::registration_server::RegistrationServer::new),
                 "pluginregistration.Registration",
+            ),
+            (name(dra::dra_plugin_server::DraPluginServer::new), "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"),
+            (
+                name(dra_v1beta1::dra_plugin_server::DraPluginServer::new),
+                "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
             ),
         ] {
             assert_eq!(ours, upstreams);

@@ -20,6 +20,8 @@ pub struct Config {
     pub cni_conf_dir: PathBuf,
     /// The folders of network plugins, first match wins.
     pub cni_bin_dirs: Vec<PathBuf>,
+    /// The folders of files that say what devices are (CDI), later ones count more.
+    pub cdi_dirs: Vec<PathBuf>,
     /// Where the network's cache and addresses are kept.
     pub cni_state_dir: PathBuf,
     /// The instance's id: six hex digits.
@@ -47,6 +49,7 @@ impl Default for Config {
             images_dir: root.join("images"),
             cni_conf_dir: "/etc/cni/net.d".into(),
             cni_bin_dirs: vec!["/opt/cni/bin".into()],
+            cdi_dirs: vec!["/etc/cdi".into(), "/var/run/cdi".into()],
             cni_state_dir: root.join("cni"),
             instance: "000000".to_owned(),
             cgroup_parent: String::new(),

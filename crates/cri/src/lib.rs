@@ -1,6 +1,7 @@
 //! Are its processes running? The CRI runtime: sandboxes, containers, images, streams, on a unix socket.
 //!
 //! - [`serve`] the service on its socket, [`teardown`] the end of all that it made, without a daemon
+//! - `cdi` devices by their names
 //! - [`keeper`] one small process per Pod that outlives the daemon
 //! - [`kept`] what was asked for, in the records of both
 //! - [`container`], [`sandbox`] what happens on a call
@@ -9,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod called;
+mod cdi;
 mod config;
 pub mod container;
 mod discarded;

@@ -41,6 +41,16 @@ pub enum KubeletError {
         /// The driver's status.
         source: Box<Rpc>,
     },
+    /// A driver of devices refused a call.
+    #[error("DRA {call} of driver {driver}")]
+    Devices {
+        /// The RPC.
+        call: &'static str,
+        /// The driver's name.
+        driver: String,
+        /// The driver's status.
+        source: Box<Rpc>,
+    },
     /// The API server refused a call or did not answer.
     #[error("API {call} of {object}")]
     Api {

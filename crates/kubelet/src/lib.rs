@@ -15,7 +15,8 @@
 //! - [`status`] from what runs to the Pod's status
 //! - [`probes`] startup, liveness, readiness
 //! - [`volumes`] desired and actual mounts, a pure plan, its operations
-//! - [`plugins`] registration of storage drivers
+//! - [`devices`] devices of claims, made ready and taken back
+//! - [`plugins`] registration of drivers
 //! - [`runtime`] the CRI client and what it observes
 //! - [`api`] the HTTPS server: logs, exec, attach, pods
 
@@ -23,6 +24,7 @@ pub mod admission;
 pub mod api;
 pub mod config;
 pub mod container;
+pub mod devices;
 pub mod error;
 pub mod events;
 pub mod node;

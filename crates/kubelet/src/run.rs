@@ -18,10 +18,13 @@ use crate::api;
 use crate::config::Config;
 use crate::container::fields::NodeFacts;
 use crate::container::quantity;
+use crate::devices::slices::Slices;
+use crate::devices::{DeviceDrivers, Devices};
 use crate::error::KubeletError;
 use crate::events::Events;
 use crate::node::{Machine, NodeStatusManager, lease, object};
 use crate::plugins::csinode::Cluster;
+use crate::plugins::watcher::Known;
 use crate::plugins::{Drivers, watcher as registrations};
 use crate::pod::Context;
 use crate::pod::manager::Manager;
@@ -52,6 +55,9 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     let node =
         Arc::new(NodeStatusManager::new(config.clone(), runtime.clone(), client.clone(), listening.port));
     let drivers = Drivers::default();
+    let device_drivers = DeviceDrivers::default();
+    let devices = Arc::new(Devices::new(client.clone(), device_drivers.clone(), &config.root)?);
+    let slices = Slices::new(client.clone(), &config.node_name, device_drivers.clone(), stop.clone());
     let facts = facts(&config, node.machine());
     let operations = Operations {
         config: config.clone(),
@@ -81,6 +87,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         client: client.clone(),
         runtime: runtime.clone(),
         volumes: volumes.clone(),
+        devices,
         users: Users::new(&config.root),
         probes: probes.clone(),
         events,
@@ -108,11 +115,11 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     tasks.spawn(Manager::new(ctx, pods, changed, stop.clone()).run(receiver));
     tasks.spawn(node.run(stop.clone()));
     tasks.spawn(lease::run(client.clone(), config.node_name.clone(), uid.clone(), stop.clone()));
+    slices.begin();
     let cluster = Cluster::new(client, config.node_name.clone(), uid);
     tasks.spawn(registrations::run(
         config.root.join("plugins_registry"),
-        drivers,
-        cluster,
+        Known { drivers, cluster, devices: device_drivers, slices },
         wakers,
         stop.clone(),
     ));

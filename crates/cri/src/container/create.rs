@@ -216,6 +216,7 @@ impl Runtime {
         let (images, mut config) = (self.inner.images.clone(), config.clone());
         let (sandbox, container) = (Arc::clone(sandbox), Arc::clone(container));
         let unified = self.inner.hierarchies.unified();
+        let cdi_dirs = self.config().cdi_dirs.clone();
         let (object, late) = (container.id.clone(), Arc::clone(&container));
         let span = tracing::Span::current();
         let work = tokio::task::spawn_blocking(move || {
@@ -237,6 +238,7 @@ impl Runtime {
                 seccomp::profile(security, &held.bounding)
             });
             let seccomp = seccomp.map_err(refused)?;
+            crate::cdi::inject(&cdi_dirs, &mut config).map_err(refused)?;
             image_volume::mount(CALL, &images, &container.id, users.as_deref(), &mut config)?;
             paths::make_sources(&config).map_err(refused)?;
             paths::check_propagation(&config).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! Storage drivers register themselves: a socket in `plugins_registry` says name and endpoint of a driver.
+//! Drivers of storage and of devices register themselves: a socket in `plugins_registry` says name and endpoint of a driver.
 //!
 //! - [`drivers`] who is registered
 //! - [`watcher`] sockets that come and go

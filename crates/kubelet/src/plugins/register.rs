@@ -10,6 +10,7 @@ use trine_contracts::{csi, socket};
 
 use super::csinode::{self, NodeEntry};
 use super::drivers::{Capabilities, Driver, Drivers};
+use super::watcher::Known;
 use crate::error::{KubeletError, Rpc};
 use crate::step::traced;
 
@@ -38,17 +39,17 @@ async fn call<T>(
 ///
 /// # Errors
 /// [`KubeletError`].
-pub async fn register(
-    path: &Path,
-    drivers: &Drivers,
-    cluster: &csinode::Cluster,
-) -> Result<String, KubeletError> {
+pub async fn register(path: &Path, known: &Known) -> Result<String, KubeletError> {
     let mut registration = RegistrationClient::new(socket::connect(path));
     let file = path.display().to_string();
     let info = call("GetInfo", &file, registration.get_info(InfoRequest {})).await?;
     let span = tracing::info_span!(target: "trine::step", "register driver", plane = "csi",
         detail = %info.name, error = tracing::field::Empty);
     let result = traced(span, async {
+        let endpoint = if info.endpoint.is_empty() { path.to_owned() } else { PathBuf::from(&info.endpoint) };
+        if info.r#type == "DRAPlugin" {
+            return known.devices.insert(&info.name, &endpoint, path, &info.supported_versions);
+        }
         if info.r#type != "CSIPlugin" {
             return Err(KubeletError::Invalid(format!("plugins of type {} are not supported", info.r#type)));
         }
@@ -56,8 +57,7 @@ pub async fn register(
             let versions = info.supported_versions.join(", ");
             return Err(KubeletError::Invalid(format!("none of the versions {versions} is supported")));
         }
-        let endpoint = if info.endpoint.is_empty() { path.to_owned() } else { PathBuf::from(&info.endpoint) };
-        node_service(&info.name, endpoint, path, drivers, cluster).await
+        node_service(&info.name, endpoint, path, &known.drivers, &known.cluster).await
     })
     .await;
     let status = RegistrationStatus {

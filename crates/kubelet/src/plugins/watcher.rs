@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::csinode::Cluster;
 use super::drivers::Drivers;
 use super::register;
+use crate::devices::DeviceDrivers;
+use crate::devices::slices::Slices;
 use crate::wake::Wakers;
 
 /// Rescan, against a notification that was lost.
@@ -45,8 +47,20 @@ impl Attempt {
     }
 }
 
+/// Where those that register are noted.
+pub struct Known {
+    /// Drivers of storage, and how the cluster is told of them.
+    pub drivers: Drivers,
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Drivers of devices.
+    pub devices: DeviceDrivers,
+    /// What they offer.
+    pub slices: Slices,
+}
+
 /// Watches `dir` until `stop`.
-pub async fn run(dir: PathBuf, drivers: Drivers, cluster: Cluster, wakers: Wakers, stop: CancellationToken) {
+pub async fn run(dir: PathBuf, known: Known, wakers: Wakers, stop: CancellationToken) {
     if let Err(error) = std::fs::create_dir_all(&dir) {
         tracing::error!(dir = %dir.display(), %error, "no folder for registrations");
         return;
@@ -55,9 +69,9 @@ pub async fn run(dir: PathBuf, drivers: Drivers, cluster: Cluster, wakers: Waker
     let mut attempts: HashMap<PathBuf, Attempt> = HashMap::new();
     loop {
         let sockets = scan(&dir);
-        forget_gone(&sockets, &mut attempts, &drivers, &cluster).await;
+        forget_gone(&sockets, &mut attempts, &known).await;
         for (path, socket) in sockets {
-            try_one(&path, socket, &mut attempts, &drivers, &cluster, &wakers).await;
+            try_one(&path, socket, &mut attempts, &known, &wakers).await;
         }
         let next = attempts.values().filter(|a| !a.registered).map(|a| a.next).min();
         let until = next.unwrap_or_else(|| Instant::now() + RESCAN).min(Instant::now() + RESCAN);
@@ -106,15 +120,18 @@ fn scan(dir: &Path) -> BTreeMap<PathBuf, Socket> {
 async fn forget_gone(
     sockets: &BTreeMap<PathBuf, Socket>,
     attempts: &mut HashMap<PathBuf, Attempt>,
-    drivers: &Drivers,
-    cluster: &Cluster,
+    known: &Known,
 ) {
     let gone: Vec<PathBuf> = attempts.keys().filter(|path| !sockets.contains_key(*path)).cloned().collect();
     for path in gone {
         attempts.remove(&path);
-        if let Some(name) = drivers.remove(&path) {
+        if let Some(name) = known.devices.remove(&path) {
+            tracing::info!(driver = name, "driver of devices gone");
+            known.slices.driver_gone(name);
+        }
+        if let Some(name) = known.drivers.remove(&path) {
             tracing::info!(driver = name, "driver gone");
-            if let Err(error) = cluster.remove(&name).await {
+            if let Err(error) = known.cluster.remove(&name).await {
                 tracing::warn!(driver = name, error = error.chain(), "CSINode still names the driver");
             }
         }
@@ -134,13 +151,12 @@ async fn try_one(
     path: &Path,
     socket: Socket,
     attempts: &mut HashMap<PathBuf, Attempt>,
-    drivers: &Drivers,
-    cluster: &Cluster,
+    known: &Known,
     wakers: &Wakers,
 ) {
     let now = Instant::now();
     let mut attempt = match attempts.get(path) {
-        Some(known) if known.socket == socket => *known,
+        Some(attempt) if attempt.socket == socket => *attempt,
         _ => Attempt { socket, registered: false, pause: BACKOFF.0, next: now },
     };
     if attempt.registered || attempt.next > now {
@@ -151,7 +167,7 @@ async fn try_one(
         attempts.insert(path.to_owned(), attempt.failed(Instant::now()));
         return;
     }
-    match register::register(path, drivers, cluster).await {
+    match register::register(path, known).await {
         Ok(name) => {
             tracing::info!(driver = name, "driver registered");
             attempt.registered = true;
@@ -184,10 +200,14 @@ mod tests {
         let path = dir.path().join("slow-reg.sock");
         let socket = bound(&path);
         let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-        let cluster = Cluster::new(client, "n".to_owned(), "uid".to_owned());
-        let stop = CancellationToken::new();
-        let (folder, drivers) = (dir.path().to_owned(), Drivers::default());
-        let watching = tokio::spawn(run(folder, drivers, cluster, Wakers::default(), stop.clone()));
+        let (stop, devices) = (CancellationToken::new(), DeviceDrivers::default());
+        let known = Known {
+            drivers: Drivers::default(),
+            cluster: Cluster::new(client.clone(), "n".to_owned(), "uid".to_owned()),
+            slices: Slices::new(client, "n", devices.clone(), stop.clone()),
+            devices,
+        };
+        let watching = tokio::spawn(run(dir.path().to_owned(), known, Wakers::default(), stop.clone()));
         tokio::time::sleep(BACKOFF.0 * 2).await;
         assert!(path.exists(), "the name of a driver that is about to listen was taken away");
         let listener = socket.listen(8).unwrap();

@@ -98,6 +98,11 @@ impl Batch {
         let logs = std::path::Path::new(&config.log_directory);
         std::fs::create_dir_all(logs).map_err(KubeletError::io("create folder", logs))?;
         crate::volumes::metadata::make_dir(&crate::volumes::paths::pod(&ctx.config.root, spec::uid(pod)))?;
+        if let Err(error) = ctx.devices.prepare(pod).await {
+            let text = format!("Failed to prepare dynamic resources: {}", error.chain());
+            ctx.events.pod(pod, Level::Warning, "FailedPrepareDynamicResources", text);
+            return Err(error);
+        }
         let key = spec::key(pod);
         let span = tracing::info_span!(target: "trine::step", "RunPodSandbox", plane = "kubelet", pod = %key,
             pod_uid = spec::uid(pod), error = Empty);

@@ -12,6 +12,7 @@ use super::spec;
 use crate::config::Config;
 use crate::container::fields::NodeFacts;
 use crate::container::service_env::service_environment;
+use crate::devices::Devices;
 use crate::events::Events;
 use crate::node::NodeStatusManager;
 use crate::probes::Probes;
@@ -30,6 +31,8 @@ pub struct Context {
     pub runtime: Runtime,
     /// The volumes.
     pub volumes: Arc<VolumeManager>,
+    /// The devices.
+    pub devices: Arc<Devices>,
     /// Which ids Pods with users of their own have.
     pub users: Users,
     /// The probes.

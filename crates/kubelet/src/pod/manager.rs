@@ -185,7 +185,9 @@ impl Manager {
         let dir = self.ctx.config.root.join("pods");
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let on_disk = entries.map(|e| e.file_name().to_string_lossy().into_owned());
-        let candidates: BTreeSet<String> = on_disk.chain(in_runtime.iter().cloned()).collect();
+        let with_devices = self.ctx.devices.pods();
+        let candidates: BTreeSet<String> =
+            on_disk.chain(in_runtime.iter().cloned()).chain(with_devices).collect();
         for uid in candidates {
             if self.workers.contains_key(&uid) {
                 continue;
@@ -209,6 +211,7 @@ impl Manager {
 /// Ends a Pod that the API does not know: its containers with their own grace, its sandboxes, its folders.
 async fn end_orphan(ctx: &Context, uid: &str) -> Result<(), KubeletError> {
     stop_all(&ctx.runtime, uid).await?;
+    ctx.devices.unprepare(uid).await?;
     ctx.volumes.forget(uid);
     if !ctx.volumes.clean(uid) {
         // The volume manager takes them down; the next list comes back here.

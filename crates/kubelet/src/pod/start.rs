@@ -230,6 +230,10 @@ async fn configure(
         node_memory: ctx.memory,
         cgroup_2: ctx.cgroup_2,
     })?;
+    // The kubelet may have forgotten what a former one had made ready.
+    ctx.devices.prepare(pod).await?;
+    let devices = ctx.devices.cdi_devices(pod, container).into_iter();
+    config.cdi_devices = devices.map(|name| cri::CdiDevice { name }).collect();
     users::follow(start.sandbox_config, &mut config);
     let security = config.linux.as_mut().and_then(|l| l.security_context.as_mut());
     if let (Some(target), Some(options)) = (start.target, security.and_then(|s| s.namespace_options.as_mut()))

@@ -410,6 +410,7 @@ impl Worker {
 
     /// Nothing runs any more: volumes go, and if the Pod was deleted, so does all the rest.
     async fn clean_up(&mut self, verdicts: &Verdicts) -> Result<bool, KubeletError> {
+        self.ctx.devices.unprepare(&self.uid).await?;
         self.ctx.volumes.forget(&self.uid);
         if !self.ctx.volumes.clean(&self.uid) {
             return Ok(false);

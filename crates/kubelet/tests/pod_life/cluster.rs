@@ -74,6 +74,7 @@ impl Cluster {
             images_dir: at("images"),
             cni_conf_dir: at("net.d"),
             cni_bin_dirs: vec![at("bin")],
+            cdi_dirs: vec![at("cdi")],
             cni_state_dir: at("cni"),
             instance: instance.clone(),
             ..Default::default()

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod devices;
 mod scenes;
 
 use std::os::unix::process::CommandExt;

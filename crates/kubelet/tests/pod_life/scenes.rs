@@ -8,6 +8,7 @@ use trine_typed::k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, 
 use trine_typed::kube::api::{AttachParams, DeleteParams, LogParams};
 
 use crate::cluster::Cluster;
+use crate::devices;
 
 fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default()
@@ -34,6 +35,7 @@ pub async fn all() {
     println!("node ready after {:?}", cluster.node_ready().await);
     a_pod_with_everything(&cluster).await;
     a_restart_of_the_kubelet_changes_nothing(&mut cluster).await;
+    devices::a_pod_has_its_device_until_it_is_gone(&mut cluster).await;
     faults_say_what_is_wrong(&cluster).await;
     data_outlives_its_pod(&cluster).await;
     everything_goes(&cluster).await;

@@ -30,13 +30,17 @@ func main() {
 	name := flag.String("drivername", "hostpath.csi.k8s.io", "its name")
 	node := flag.String("nodeid", "", "its node")
 	state := flag.String("statedir", "/csi-data-dir", "where it keeps what it is given")
+	answering := flag.String("proxy-endpoint", "", "where the one who answers is met, if it is another")
 	flag.Int("v", 0, "taken, not used")
 	flag.Parse()
+	socket := strings.TrimPrefix(*endpoint, "unix://")
+	if *answering != "" {
+		proxy(socket, *answering)
+	}
 	kept, err := open(*state)
 	if err != nil {
 		log.Fatal(err)
 	}
-	socket := strings.TrimPrefix(*endpoint, "unix://")
 	_ = os.Remove(socket)
 	listener, err := net.Listen("unix", socket)
 	if err != nil {

@@ -1,0 +1,231 @@
+//! Which claims a Pod has, whether it may use them, and what its containers get. Pure.
+
+use std::collections::BTreeMap;
+
+use trine_typed::k8s_openapi::api::core::v1::{Container, Pod, PodResourceClaim};
+use trine_typed::k8s_openapi::api::resource::v1::ResourceClaim;
+use trine_typed::mirror::controller_of;
+
+use super::record::{Claim, Record};
+
+/// A claim of a Pod.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// Whether it was made for this very Pod.
+    pub own: bool,
+}
+
+/// The claims that a Pod asks for.
+#[must_use]
+pub fn asked(pod: &Pod) -> &[PodResourceClaim] {
+    pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
+}
+
+/// The claims of a Pod; one that is not needed is left out.
+///
+/// # Errors
+/// One has not been made yet.
+pub fn wanted(pod: &Pod) -> Result<Vec<Wanted>, String> {
+    let mut all = Vec::new();
+    for claim in asked(pod) {
+        if let Some((name, own)) = name_of(pod, claim)? {
+            all.push(Wanted { name: name.to_owned(), own });
+        }
+    }
+    Ok(all)
+}
+
+fn name_of<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Result<Option<(&'a str, bool)>, String> {
+    if let Some(name) = &claim.resource_claim_name {
+        return Ok(Some((name, false)));
+    }
+    let statuses = pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+    match statuses.into_iter().find(|status| status.name == claim.name) {
+        Some(status) => Ok(status.resource_claim_name.as_deref().map(|name| (name, true))),
+        None => Err(format!("pod claim {}: ResourceClaim not created yet", claim.name)),
+    }
+}
+
+/// Whether all claims of a Pod are ready for it.
+#[must_use]
+pub fn is_ready(pod: &Pod, record: &Record) -> bool {
+    let (uid, namespace) = (pod.metadata.uid.as_deref().unwrap_or_default(), &pod.metadata.namespace);
+    wanted(pod).is_ok_and(|wanted| {
+        wanted.iter().all(|wanted| {
+            let same =
+                |claim: &&Claim| Some(&claim.namespace) == namespace.as_ref() && claim.name == wanted.name;
+            record.of_pod(uid).find(same).is_some_and(Claim::is_ready)
+        })
+    })
+}
+
+/// Writes into the record that a Pod uses a claim, with the drivers that have to make it ready.
+///
+/// # Errors
+/// It may not.
+pub fn note(pod: &Pod, wanted: &Wanted, claim: &ResourceClaim, record: &mut Record) -> Result<(), String> {
+    let name = &wanted.name;
+    let (uid, pod_uid) =
+        (claim.metadata.uid.clone().unwrap_or_default(), pod.metadata.uid.clone().unwrap_or_default());
+    let namespace = claim.metadata.namespace.clone().unwrap_or_default();
+    if wanted.own && controller_of(&claim.metadata).is_none_or(|owner| owner.uid != pod_uid) {
+        return Err(format!(
+            "ResourceClaim {namespace}/{name} was not created for the pod (Pod is not owner)"
+        ));
+    }
+    let status = claim.status.clone().unwrap_or_default();
+    if !status.reserved_for.iter().flatten().any(|user| user.uid == pod_uid) {
+        return Err(format!("claim {namespace}/{name} is not reserved for the pod"));
+    }
+    let Some(allocation) = status.allocation else {
+        return Err(format!("claim {namespace}/{name} is not allocated"));
+    };
+    let older = |other: &Claim| other.namespace == namespace && other.name == *name && other.uid != uid;
+    if record.claims.values().any(older) {
+        return Err(format!(
+            "old ResourceClaim with same name {namespace}/{name} and different UID still exists"
+        ));
+    }
+    let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+    let drivers: BTreeMap<_, _> = results.map(|result| (result.driver.clone(), None)).collect();
+    let known = record.claims.entry(uid.clone()).or_insert_with(|| Claim {
+        namespace,
+        name: name.clone(),
+        uid,
+        pods: Default::default(),
+        drivers: BTreeMap::new(),
+    });
+    known.pods.insert(pod_uid);
+    for (driver, none) in drivers {
+        known.drivers.entry(driver).or_insert(none);
+    }
+    Ok(())
+}
+
+/// What the runtime is told for a container, by the names that the Pod has of its claims.
+#[must_use]
+pub fn cdi_devices(pod: &Pod, container: &Container, record: &Record) -> Vec<String> {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let mut all = Vec::new();
+    let claims = container.resources.as_ref().and_then(|resources| resources.claims.as_deref());
+    for used in claims.unwrap_or_default() {
+        let claim = asked(pod).iter().find(|claim| claim.name == used.name);
+        let name = claim.and_then(|claim| name_of(pod, claim).ok().flatten());
+        let known = name.and_then(|(name, _)| record.of_pod(uid).find(|claim| claim.name == name));
+        all.extend(known.map(|claim| claim.cdi_devices(used.request.as_deref())).unwrap_or_default());
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::record::Device;
+    use super::*;
+
+    fn pod(more: &Value) -> Pod {
+        let mut pod = json!({"metadata": {"name": "p", "namespace": "d", "uid": "p-uid"},
+            "spec": {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"},
+                {"name": "own", "resourceClaimTemplateName": "t"}]},
+            "status": {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "p-own-x"}]}});
+        json_patch::merge(&mut pod, more);
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn claim(more: &Value) -> ResourceClaim {
+        let mut claim = json!({"metadata": {"name": "shared", "namespace": "d", "uid": "c-uid"}, "spec": {},
+            "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "p-uid"}],
+                "allocation": {"devices": {"results": [{"driver": "a", "pool": "n", "device": "0", "request": "r"}]}}}});
+        json_patch::merge(&mut claim, more);
+        serde_json::from_value(claim).unwrap()
+    }
+
+    #[test]
+    fn a_pods_claims_have_the_names_that_its_status_tells() {
+        let names =
+            |pod: &Pod| wanted(pod).map(|all| all.into_iter().map(|w| (w.name, w.own)).collect::<Vec<_>>());
+        let shared = ("shared".to_owned(), false);
+        assert_eq!(names(&pod(&json!({}))), Ok(vec![shared.clone(), ("p-own-x".to_owned(), true)]));
+        let none = json!({"status": {"resourceClaimStatuses": [{"name": "own"}]}});
+        assert_eq!(names(&pod(&none)), Ok(vec![shared]), "one is not needed");
+        assert!(names(&pod(&json!({"status": null}))).is_err());
+    }
+
+    #[test]
+    fn only_a_user_of_a_claim_that_has_devices_gets_them() {
+        let shared = Wanted { name: "shared".to_owned(), own: false };
+        let own = Wanted { name: "shared".to_owned(), own: true };
+        let old = Claim {
+            namespace: "d".into(),
+            name: "shared".into(),
+            uid: "old".into(),
+            pods: Default::default(),
+            drivers: BTreeMap::new(),
+        };
+        let other = Record { claims: BTreeMap::from([("old".to_owned(), old)]) };
+        let rows = [
+            ("a user", &shared, json!({}), Record::default(), Ok(())),
+            (
+                "no user",
+                &shared,
+                json!({"status": {"reservedFor": []}}),
+                Record::default(),
+                Err("claim d/shared is not reserved for the pod"),
+            ),
+            (
+                "no devices",
+                &shared,
+                json!({"status": {"allocation": null}}),
+                Record::default(),
+                Err("claim d/shared is not allocated"),
+            ),
+            (
+                "another's",
+                &own,
+                json!({}),
+                Record::default(),
+                Err("ResourceClaim d/shared was not created for the pod (Pod is not owner)"),
+            ),
+            (
+                "an older one is here",
+                &shared,
+                json!({}),
+                other,
+                Err("old ResourceClaim with same name d/shared and different UID still exists"),
+            ),
+        ];
+        for (name, wanted, more, mut record, expected) in rows {
+            let noted = note(&pod(&json!({})), wanted, &claim(&more), &mut record);
+            assert_eq!(noted, expected.map_err(str::to_owned), "{name}");
+            assert_eq!(record.claims.contains_key("c-uid"), expected.is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pod_waits_until_all_its_claims_are_ready_and_its_containers_get_theirs() {
+        let pod = pod(&json!({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]}}));
+        let mut record = Record::default();
+        assert!(!is_ready(&pod, &record));
+        note(&pod, &Wanted { name: "shared".to_owned(), own: false }, &claim(&json!({})), &mut record)
+            .unwrap();
+        assert!(!is_ready(&pod, &record));
+        let devices = vec![Device { requests: vec!["r".into()], cdi_devices: vec!["v/c=0".into()] }];
+        record.claims.get_mut("c-uid").unwrap().drivers.insert("a".to_owned(), Some(devices));
+        assert!(is_ready(&pod, &record));
+        let container = |claims: Value| -> Container {
+            serde_json::from_value(json!({"name": "c", "resources": {"claims": claims}})).unwrap()
+        };
+        let rows = [
+            (json!([{"name": "gpu"}]), vec!["v/c=0"]),
+            (json!([{"name": "gpu", "request": "r"}]), vec!["v/c=0"]),
+            (json!([{"name": "gpu", "request": "s"}]), vec![]),
+            (json!([]), vec![]),
+        ];
+        for (claims, expected) in rows {
+            assert_eq!(cdi_devices(&pod, &container(claims.clone()), &record), expected, "{claims}");
+        }
+    }
+}
