@@ -117,6 +117,23 @@ async fn a_stop_right_after_the_start_waits_until_the_program_hears_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn variables_come_in_the_order_in_which_they_were_given() {
+    let Some(node) = Node::start("variables_come_in_the_order_in_which_they_were_given").await else {
+        return;
+    };
+    let pod = node.run_pod(&node.pod("order")).await;
+    let variable = |key: &str| KeyValue { key: key.into(), value: key.to_lowercase().into() };
+    let shown = ContainerConfig { envs: ["Z", "M", "A"].map(variable).into(), ..container("main", &["env"]) };
+    let id = node.run(&pod, shown).await;
+    node.ended(&id).await;
+    let log = node.log(&id).await;
+    let ours: Vec<_> = log.iter().filter(|l| ["Z=z", "M=m", "A=a"].iter().any(|v| l.ends_with(v))).collect();
+    assert_eq!(ours, ["stdout F Z=z", "stdout F M=m", "stdout F A=a"], "{log:?}");
+    assert!(log.last().unwrap().starts_with("stdout F HOME="), "{log:?}");
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_not_there_is_named_when_the_container_starts() {
     let Some(node) = Node::start("a_program_that_is_not_there_is_named_when_the_container_starts").await
     else {

@@ -1,14 +1,13 @@
 //! Finds the program and becomes it. The words of the errors are those that users of containers know and search for.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::fs::{Access, access};
 
 use super::oci::Process;
 use super::privileges::Rest;
 use super::words;
+use crate::proc::Program;
 
 /// Where programs are looked for if the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -20,17 +19,14 @@ pub(super) fn run(process: &Process, rest: &Rest) -> String {
         Ok(path) => path,
         Err(why) => return why,
     };
-    let mut command = Command::new(&path);
-    command.arg0(name).args(&process.args[1..]).env_clear();
-    for (key, value) in process.env.iter().filter_map(|line| line.split_once('=')) {
-        if !key.is_empty() {
-            command.env(key, value);
-        }
-    }
+    let program = match Program::new(&path, &process.args, &process.env) {
+        Ok(program) => program,
+        Err(error) => return format!("exec {}: {error}", path.display()),
+    };
     if let Err(error) = rest.take() {
         return error.to_string();
     }
-    let error = command.exec();
+    let error = program.execute();
     format!("exec {}: {}", path.display(), words(&error))
 }
 

@@ -7,8 +7,10 @@
 mod fork;
 mod identity;
 pub mod namespace;
+mod program;
 mod signal;
 
 pub use fork::{Forked, NewNamespaces, children_are_reaped, exit_now, fork, hold_pid_namespace, silence};
 pub use identity::{ProcessId, become_subreaper, boot_id};
+pub use program::Program;
 pub use signal::{SIGKILL, SIGTERM, is_heard, signal_group, signal_number, signal_pid, signal_pidfd};
