@@ -98,7 +98,9 @@ pub fn run(name: Option<&str>) -> anyhow::Result<()> {
     for part in parts {
         let since = Instant::now();
         let outcome = one(&root, &program, &images, part.name);
-        let seen = outcome.as_ref().map(|()| "all of it");
+        // The command with this machine's paths is for the terminal, not for the page.
+        let fault = anyhow::anyhow!("not all of it: its test failed");
+        let seen = outcome.as_ref().map(|()| "all of it").map_err(|_| &fault);
         rows::keep(
             &root,
             &page,
