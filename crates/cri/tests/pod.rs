@@ -312,6 +312,45 @@ async fn what_a_container_mounts_on_a_shared_volume_is_seen_on_the_host_and_noth
     node.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_container_has_mounted_for_all_the_next_one_can_take_off() {
+    let test = "what_one_container_has_mounted_for_all_the_next_one_can_take_off";
+    let Some(node) = Node::start(test).await else { return };
+    let shared = Shared::new();
+    let volume = shared.0.path().join("volume");
+    let mounted = || {
+        let mounted = trine_kernel::mountpoint::mounted().unwrap();
+        mounted.iter().any(|mount| mount.target == volume.join("inside"))
+    };
+    let mut pod = node.pod("after");
+    let security = pod.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    security.unwrap().privileged = true;
+    let pod = node.run_pod(&pod).await;
+    let driver = |name: &str| {
+        let mount = Mount {
+            container_path: "/volume".into(),
+            host_path: volume.display().to_string(),
+            propagation: MountPropagation::PropagationBidirectional.into(),
+            ..Default::default()
+        };
+        let security = LinuxContainerSecurityContext { privileged: true, ..Default::default() };
+        ContainerConfig { mounts: vec![mount], ..secured(name, "exec sleep 1000", security) }
+    };
+    let first = node.run(&pod, driver("first")).await;
+    let done =
+        node.exec(&first, "mount -t tmpfs own /volume/inside && echo kept > /volume/inside/note").await;
+    assert_eq!(done.exit_code, 0, "{}", String::from_utf8_lossy(&done.stderr));
+    node.client().remove_container(RemoveContainerRequest { container_id: first }).await.unwrap();
+    assert!(mounted(), "it is there without the one who made it");
+    let next = node.run(&pod, driver("next")).await;
+    assert_eq!(node.stdout(&next, "cat /volume/inside/note").await, "kept");
+    let done = node.exec(&next, "grep /volume /proc/self/mountinfo; umount /volume/inside").await;
+    let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(done.exit_code, 0, "{said:?}");
+    assert!(!mounted(), "it is taken off everywhere");
+    node.finish().await;
+}
+
 /// A folder with two shared mounts in it, gone when dropped.
 struct Shared(tempfile::TempDir);
 

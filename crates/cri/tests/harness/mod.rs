@@ -301,7 +301,7 @@ fn make_image(config: &Config) -> String {
     let store = ImageStore::open(&config.images_dir, config.images.clone()).unwrap();
     let applets = [
         "sh", "echo", "sleep", "cat", "id", "hostname", "ls", "env", "pwd", "touch", "kill", "true", "head",
-        "dd", "stty", "test", "wc", "grep", "mount", "trap", "mknod", "nc",
+        "dd", "stty", "test", "wc", "grep", "mount", "umount", "trap", "mknod", "nc",
     ];
     let mut files = vec![(PathBuf::from("/bin/busybox"), "/bin/busybox".to_owned())];
     files.extend(applets.iter().map(|a| (PathBuf::from("/bin/busybox"), format!("/bin/{a}"))));
