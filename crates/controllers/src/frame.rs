@@ -190,6 +190,7 @@ pub async fn run(
             crate::role_aggregation::run
         ),
         supervised("garbage-collector", cx("generic-garbage-collector"), crate::garbage::run),
+        supervised("ephemeral-volume", cx("ephemeral-volume-controller"), crate::ephemeral_volume::run),
         supervised("resource-claim", cx("resource-claim-controller"), crate::resource_claim::run),
         supervised("resource-quota", cx("resourcequota-controller"), crate::resource_quota::run),
         supervised("daemon-set", cx("daemon-set-controller"), crate::daemon_set::run),

@@ -16,6 +16,7 @@
 //! - [`service_account_token`] Secrets that hold a token go with their account
 //! - [`role_aggregation`] ClusterRoles that are the sum of others
 //! - [`garbage`] what is owned goes with its owners
+//! - [`ephemeral_volume`] claims that live as long as their Pod
 //! - [`resource_claim`] claims of devices: made for Pods, given back by them
 //! - [`resource_quota`] how much of its quotas a namespace uses
 //! - [`replica_set`] a number of Pods alike: ReplicaSets and ReplicationControllers
@@ -41,6 +42,7 @@ pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoint_slice_mirroring;
 pub mod endpoints;
+pub mod ephemeral_volume;
 pub mod events;
 pub mod frame;
 pub mod garbage;

@@ -125,6 +125,23 @@ fn what_is_wrong_with_a_claim_is_said() {
 }
 
 #[test]
+fn an_ephemeral_volume_waits_for_a_claim_of_its_own() {
+    let volume = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}});
+    let asking = pod(json!({"containers": asking("1"), "volumes": [volume]}));
+    let mut s = snapshot(&[node("a", "4")]);
+    let said = |s: &Snapshot, expected: &str| match decide(&asking, s, 0) {
+        Decision::Nowhere(message) => assert!(message.contains(expected), "{message}"),
+        other => panic!("{other:?}"),
+    };
+    said(&s, "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-v\"");
+    s.claims.insert(
+        ("default".to_owned(), "p-v".to_owned()),
+        claim("none", json!({"metadata": {"name": "p-v"}})),
+    );
+    said(&s, "PVC default/p-v was not created for pod default/p (pod is not owner)");
+}
+
+#[test]
 fn of_many_nodes_as_many_are_looked_at_as_upstream_does_and_all_take_turns() {
     for (nodes, expected) in
         [(1, 1), (99, 99), (100, 100), (250, 120), (1000, 420), (5000, 500), (6000, 300), (10_000, 500)]

@@ -48,7 +48,12 @@ fn waits_for<K: ResourceExt>(object: &K, finalizer: &str) -> bool {
 }
 
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
-    pod.namespace() == claim.namespace() && !is_finished(pod) && claim_names(pod).contains(&claim.name_any())
+    // Who has no node yet will not be started with a claim that goes.
+    let has_node = pod.spec.iter().any(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()));
+    has_node
+        && pod.namespace() == claim.namespace()
+        && !is_finished(pod)
+        && claim_names(pod).contains(&claim.name_any())
 }
 
 fn without<K: ResourceExt>(object: &K, finalizer: &str) -> serde_json::Value {

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
-use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
+use trine_typed::mirror::controller_of;
 use trine_typed::volumes::{BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE, capacity, fits};
 
 use trine_typed::placement;
@@ -45,15 +46,39 @@ pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     !volume.is_empty() && annotations.is_some_and(|a| a.contains_key(BIND_COMPLETED))
 }
 
+/// Whether a claim of this name is made for a volume of the Pod's.
+fn is_ephemeral(pod: &Pod, claim: &str) -> bool {
+    let (name, volumes) =
+        (pod.metadata.name.as_deref(), pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()));
+    let of_volume = name.and_then(|name| claim.strip_prefix(name)?.strip_prefix('-'));
+    volumes.into_iter().any(|volume| volume.ephemeral.is_some() && Some(volume.name.as_str()) == of_volume)
+}
+
 /// # Errors
 /// A claim is missing, lost, being deleted, or unbound though its class binds at once.
 pub fn pre_filter(pod: &PodInfo, snapshot: &Snapshot) -> Result<PodVolumes, Rejection> {
     let namespace = pod.pod.metadata.namespace.as_deref().unwrap_or_default();
     let mut found = PodVolumes::default();
     for name in &pod.claims {
+        let ephemeral = is_ephemeral(&pod.pod, name);
         let Some(claim) = snapshot.claim(namespace, name) else {
-            return Err(Rejection::lasting(format!("persistentvolumeclaim {name:?} not found")));
+            // Right after the Pod was made this is as it should be.
+            let why = if ephemeral {
+                format!(
+                    "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+                )
+            } else {
+                format!("persistentvolumeclaim {name:?} not found")
+            };
+            return Err(Rejection::lasting(why));
         };
+        let owner = controller_of(&claim.metadata).map(|owner| owner.uid.as_str());
+        if ephemeral && owner != Some(pod.uid()) {
+            let of = pod.pod.metadata.name.as_deref().unwrap_or_default();
+            return Err(Rejection::lasting(format!(
+                "PVC {namespace}/{name} was not created for pod {namespace}/{of} (pod is not owner)"
+            )));
+        }
         if claim.metadata.deletion_timestamp.is_some() {
             return Err(Rejection::lasting(format!("persistentvolumeclaim {name:?} is being deleted")));
         }
