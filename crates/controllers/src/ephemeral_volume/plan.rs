@@ -5,6 +5,7 @@ use std::sync::Arc;
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use trine_typed::kube::ResourceExt;
+use trine_typed::pods::{claim_name, is_made_for, not_made_for};
 
 /// What is to be done for a Pod.
 #[derive(Debug, Default, PartialEq)]
@@ -26,22 +27,14 @@ pub fn plan(pod: &Pod, claim: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>
         let Some(wanted) = wanted(pod, volume) else { continue };
         match claim(&wanted.name_any()) {
             None => plan.make.push((volume.name.clone(), wanted)),
-            Some(there) if is_for(pod, &there) => {}
+            Some(there) if is_made_for(&there, pod) => {}
             Some(there) => {
-                let (namespace, name) = (there.namespace().unwrap_or_default(), there.name_any());
-                let of = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-                let why = format!("PVC {namespace}/{name} was not created for pod {of} (pod is not owner)");
-                plan.failed = Some((volume.name.clone(), why));
+                plan.failed = Some((volume.name.clone(), not_made_for(&there, pod)));
                 break;
             }
         }
     }
     plan
-}
-
-fn is_for(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
-    let owner = trine_typed::mirror::controller_of(&claim.metadata);
-    owner.is_some_and(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
 }
 
 /// The claim of an ephemeral volume: its template's, owned by the Pod, with which it goes.
@@ -58,7 +51,7 @@ fn wanted(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     };
     Some(PersistentVolumeClaim {
         metadata: ObjectMeta {
-            name: Some(format!("{}-{}", pod.name_any(), volume.name)),
+            name: claim_name(pod, volume),
             namespace: pod.namespace(),
             labels: meta.labels,
             annotations: meta.annotations,

@@ -9,6 +9,7 @@ use trine_typed::k8s_openapi::api::core::v1::{
 };
 use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec, VolumeAttachment};
 use trine_typed::kube::{Api, Client};
+use trine_typed::pods::{claim_name, is_made_for, not_made_for};
 
 use super::model::Resolved;
 use super::tokens::Wish;
@@ -34,7 +35,7 @@ pub async fn resolve(client: &Client, pod: &Pod, volume: &Volume) -> Result<Reso
             .map_err(KubeletError::Invalid);
     }
     let namespace = spec::namespace(pod);
-    let name = source::claim_name(pod, volume).unwrap_or_default();
+    let name = claim_name(pod, volume).unwrap_or_default();
     let key = format!("{namespace}/{name}");
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let not_yet = |text: &str| KubeletError::NotYet(format!("error processing PVC {key}: {text}"));
@@ -43,8 +44,8 @@ pub async fn resolve(client: &Client, pod: &Pod, volume: &Volume) -> Result<Reso
     if claim.metadata.deletion_timestamp.is_some() {
         return Err(not_yet("PVC is being deleted"));
     }
-    if volume.ephemeral.is_some() && !owned_by(&claim, pod) {
-        return Err(KubeletError::Invalid(format!("PVC {key} was not created for pod {}", spec::key(pod))));
+    if volume.ephemeral.is_some() && !is_made_for(&claim, pod) {
+        return Err(KubeletError::Invalid(not_made_for(&claim, pod)));
     }
     let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
     let pv_name = claim.spec.as_ref().and_then(|s| s.volume_name.clone()).filter(|v| bound && !v.is_empty());
@@ -71,15 +72,6 @@ pub async fn resolve(client: &Client, pod: &Pod, volume: &Volume) -> Result<Reso
         )));
     }
     Ok(resolved)
-}
-
-fn owned_by(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
-    claim
-        .metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .any(|o| o.uid == spec::uid(pod) && o.controller == Some(true))
 }
 
 fn reference(secret: Option<&SecretReference>) -> Option<(String, String)> {

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use trine_typed::event::{Level, Recorder};
 use trine_typed::k8s_openapi::api::core::v1::Pod;
+use trine_typed::pods::claim_name;
 
 use super::model::{
     Actual, Certainty, Desired, Device, Lock, Mount, MountKey, MountedClaim, Resolved, Wanted, in_use,
@@ -204,7 +205,7 @@ impl VolumeManager {
             for (wanted, resolved) in wanted.iter().filter_map(|w| Some((w, w.resolved.clone()?))) {
                 let mount = wanted.key(uid).and_then(|key| state.actual.mounts.get(&key));
                 let volume = volume_of(&entry.pod, &wanted.volume).ok();
-                let claim = volume.and_then(|v| source::claim_name(&entry.pod, v));
+                let claim = volume.and_then(|v| claim_name(&entry.pod, v));
                 if let (Some(mount), Some(claim)) = (mount.filter(|m| m.certainty == Certainty::Sure), claim)
                 {
                     claims.push(MountedClaim {

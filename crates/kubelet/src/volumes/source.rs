@@ -94,13 +94,3 @@ pub fn used(pod: &Pod) -> impl Iterator<Item = &Volume> {
 pub fn as_device(pod: &Pod, name: &str) -> bool {
     crate::pod::spec::all(pod).any(|c| c.volume_devices.iter().flatten().any(|d| d.name == name))
 }
-
-/// Name of the claim behind a volume.
-#[must_use]
-pub fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
-    match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", crate::pod::spec::name(pod), volume.name)),
-        (None, None) => None,
-    }
-}

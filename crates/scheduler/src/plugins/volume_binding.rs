@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use trine_typed::k8s_openapi::api::storage::v1::StorageClass;
-use trine_typed::mirror::controller_of;
+use trine_typed::pods::{claim_name, is_made_for, not_made_for};
 use trine_typed::volumes::{BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE, capacity, fits};
 
 use trine_typed::placement;
@@ -48,10 +48,8 @@ pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 
 /// Whether a claim of this name is made for a volume of the Pod's.
 fn is_ephemeral(pod: &Pod, claim: &str) -> bool {
-    let (name, volumes) =
-        (pod.metadata.name.as_deref(), pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()));
-    let of_volume = name.and_then(|name| claim.strip_prefix(name)?.strip_prefix('-'));
-    volumes.into_iter().any(|volume| volume.ephemeral.is_some() && Some(volume.name.as_str()) == of_volume)
+    let mut volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    volumes.any(|volume| volume.ephemeral.is_some() && claim_name(pod, volume).as_deref() == Some(claim))
 }
 
 /// # Errors
@@ -72,12 +70,8 @@ pub fn pre_filter(pod: &PodInfo, snapshot: &Snapshot) -> Result<PodVolumes, Reje
             };
             return Err(Rejection::lasting(why));
         };
-        let owner = controller_of(&claim.metadata).map(|owner| owner.uid.as_str());
-        if ephemeral && owner != Some(pod.uid()) {
-            let of = pod.pod.metadata.name.as_deref().unwrap_or_default();
-            return Err(Rejection::lasting(format!(
-                "PVC {namespace}/{name} was not created for pod {namespace}/{of} (pod is not owner)"
-            )));
+        if ephemeral && !is_made_for(claim, &pod.pod) {
+            return Err(Rejection::lasting(not_made_for(claim, &pod.pod)));
         }
         if claim.metadata.deletion_timestamp.is_some() {
             return Err(Rejection::lasting(format!("persistentvolumeclaim {name:?} is being deleted")));
