@@ -4,6 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::eviction::Thresholds;
+use crate::log_rotation::Limits;
+
 /// Pods per node (upstream: `maxPods`).
 pub const MAX_PODS: u32 = 110;
 /// First port tried for the HTTPS server (upstream: 10250).
@@ -76,6 +79,10 @@ pub struct Config {
     pub resolv_conf: PathBuf,
     /// Parent cgroup named to the runtime; empty leaves it to the runtime.
     pub cgroup_parent: String,
+    /// What must be left of the node (upstream: `evictionHard`).
+    pub eviction_hard: Thresholds,
+    /// How much of containers' output is kept.
+    pub logs: Limits,
     /// Labels for the Node beside the well-known ones.
     pub node_labels: Vec<(String, String)>,
 }
@@ -100,6 +107,8 @@ impl Config {
             tell_pod_range: false,
             resolv_conf: PathBuf::from("/etc/resolv.conf"),
             cgroup_parent: String::new(),
+            eviction_hard: Thresholds::default(),
+            logs: Limits::default(),
             node_labels: Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Events about Pods, in the order in which they happened and off the way of the work.
+//! Events about Pods and the node, in the order in which they happened and off the way of the work.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -57,6 +57,18 @@ impl Events {
         message: impl Into<String>,
     ) {
         self.push(reference(pod, Some(container)), level, reason.into(), message.into());
+    }
+
+    /// About the node, which stands for itself by its name, as upstream's kubelet does it.
+    pub fn node(&self, name: &str, level: Level, reason: &'static str, message: String) {
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(name.to_owned()),
+            ..Default::default()
+        };
+        self.push(about, level, reason.into(), message);
     }
 
     fn push(&self, about: ObjectReference, level: Level, reason: Cow<'static, str>, message: String) {

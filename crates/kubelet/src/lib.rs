@@ -12,7 +12,9 @@
 //! - [`container`] from a Pod's spec to the runtime's configuration
 //! - [`resize`] changing what its containers have
 //! - [`users`] which of the host's ids a Pod has for its own users
+//! - [`eviction`] whether enough of the node is left
 //! - [`status`] from what runs to the Pod's status
+//! - [`log_rotation`] keeping containers' logs short
 //! - [`probes`] startup, liveness, readiness
 //! - [`volumes`] desired and actual mounts, a pure plan, its operations
 //! - [`devices`] devices of claims, made ready and taken back
@@ -27,6 +29,8 @@ pub mod container;
 pub mod devices;
 pub mod error;
 pub mod events;
+pub mod eviction;
+pub mod log_rotation;
 pub mod node;
 pub mod plugins;
 pub mod pod;

@@ -22,6 +22,8 @@ use crate::devices::slices::Slices;
 use crate::devices::{DeviceDrivers, Devices};
 use crate::error::KubeletError;
 use crate::events::Events;
+use crate::eviction::{Evictor, Orders, Pressures};
+use crate::log_rotation;
 use crate::node::{Machine, NodeStatusManager, lease, object};
 use crate::plugins::csinode::Cluster;
 use crate::plugins::watcher::Known;
@@ -52,8 +54,14 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     let wakers = Wakers::default();
     let recorder = Arc::new(Recorder::new(client.clone(), "kubelet", Some(&config.node_name)));
     let events = Events::start(recorder.clone());
-    let node =
-        Arc::new(NodeStatusManager::new(config.clone(), runtime.clone(), client.clone(), listening.port));
+    let pressures = Arc::new(Pressures::new(config.clone()));
+    let node = Arc::new(NodeStatusManager::new(
+        config.clone(),
+        pressures.clone(),
+        runtime.clone(),
+        client.clone(),
+        listening.port,
+    ));
     let drivers = Drivers::default();
     let device_drivers = DeviceDrivers::default();
     let devices = Arc::new(Devices::new(client.clone(), device_drivers.clone(), &config.root)?);
@@ -92,6 +100,8 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         probes: probes.clone(),
         events,
         node: node.clone(),
+        pressures,
+        evictions: Orders::default(),
         wakers: wakers.clone(),
         services,
         facts,
@@ -111,7 +121,9 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     tasks.spawn(volumes.run(stop.clone()));
     let Some(uid) = register(&node, &stop).await else { return Ok(()) };
     let (sender, receiver) = mpsc::channel(CHANGES);
+    tasks.spawn(log_rotation::run(config.clone(), runtime.clone(), stop.clone()));
     tasks.spawn(events::run(runtime, sender, stop.clone()));
+    tasks.spawn(Evictor::new(ctx.clone(), pods.clone()).run(stop.clone()));
     tasks.spawn(Manager::new(ctx, pods, changed, stop.clone()).run(receiver));
     tasks.spawn(node.run(stop.clone()));
     tasks.spawn(lease::run(client.clone(), config.node_name.clone(), uid.clone(), stop.clone()));
@@ -176,7 +188,7 @@ fn make_folders(config: &Config) -> Result<(), KubeletError> {
 }
 
 fn facts(config: &Config, machine: &Machine) -> NodeFacts {
-    let (_, allocatable) = object::resources(machine);
+    let (_, allocatable) = object::resources(machine, &config.eviction_hard);
     let milli =
         |(name, q): (String, trine_typed::k8s_openapi::apimachinery::pkg::api::resource::Quantity)| {
             Some((name, quantity::milli(&q.0)?))

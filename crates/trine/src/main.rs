@@ -15,6 +15,7 @@ mod identity;
 mod layout;
 mod leftovers;
 mod node;
+mod node_words;
 mod nodes;
 mod once;
 mod planes;

@@ -13,6 +13,7 @@ use trine_typed::kube::Client;
 use crate::builtin;
 use crate::identity::Identity;
 use crate::layout::Layout;
+use crate::node_words::NodeWords;
 use crate::planes::{Plane, Planes};
 use crate::registries::RegistryArgs;
 use crate::settings::Settings;
@@ -34,8 +35,8 @@ pub struct Node {
     pub serving: watch::Receiver<Pair>,
     /// Who signs those that may call the kubelet, PEM.
     pub ca_pem: String,
-    /// Where images come from.
-    pub registries: RegistryArgs,
+    /// How it runs.
+    pub words: NodeWords,
 }
 
 /// Its ways to the API server.
@@ -67,7 +68,7 @@ pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plan
     // Before any Pod can be made: one that is made without it is held by nobody.
     let (config, client) = (policy_config(&node), ways.policies);
     started.push(planes.run("policy", move |stop| trine_policy::run(client.clone(), config.clone(), stop)));
-    let config = cri_config(&node.layout, &node.identity, &node.registries);
+    let config = cri_config(&node.layout, &node.identity, &node.words.registries);
     started.push(planes.run("cri", move |stop| trine_cri::serve(config.clone(), stop)));
     let config = csi_driver_config(&node.layout, &node.identity);
     started.push(planes.run("csi-driver", move |stop| trine_csi_driver::serve(config.clone(), stop)));
@@ -227,6 +228,8 @@ fn kubelet_config(node: &Node) -> trine_kubelet::Config {
         tell_pod_range: false,
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
         cgroup_parent: String::new(),
+        eviction_hard: node.words.kubelet.thresholds(),
+        logs: node.words.kubelet.logs(),
         node_labels: Vec::new(),
     }
 }

@@ -16,8 +16,8 @@ use crate::control::{Control, Start, ended};
 use crate::identity::{self, Identity, Reservation};
 use crate::layout::Layout;
 use crate::node::{self, Node, Pair, Ways};
+use crate::node_words::NodeWords;
 use crate::planes::{Plane, Planes};
-use crate::registries::RegistryArgs;
 use crate::settings::Settings;
 use crate::storage::StoreArgs;
 use crate::{builtin, daemon, nodes};
@@ -48,8 +48,8 @@ pub struct Wanted {
     pub audit: AuditConfig,
     /// Where its objects are.
     pub store: StoreArgs,
-    /// Where images come from.
-    pub registries: RegistryArgs,
+    /// How the nodes run.
+    pub words: NodeWords,
     /// How many nodes; as many as last time if none is said.
     pub nodes: Option<u8>,
 }
@@ -76,7 +76,7 @@ impl Cluster {
         let control = Control::start(start, &mut identity, &planes).await?;
         let settings = Settings::of(&identity)?;
         let mut own = own_node(&layout, &identity, &control.api, node_ip, settings.clone())?;
-        own.registries = wanted.registries.clone();
+        own.words = wanted.words.clone();
         let user = format!("system:node:{}", identity.node);
         let ways = Ways {
             kubelet: control.client_as(&user, &["system:nodes"]),
@@ -91,7 +91,7 @@ impl Cluster {
             url: control.url(),
             admin: control.admin.clone(),
             ca_pem: control.api.ca_pem().to_owned(),
-            registries: wanted.registries,
+            words: wanted.words,
         };
         started.extend(nodes::start(&planes, &layout, &identity, &server));
         let client = control.admin.clone();
@@ -174,7 +174,7 @@ fn own_node(
         settings,
         serving,
         ca_pem: api.ca_pem().to_owned(),
-        registries: RegistryArgs::default(),
+        words: NodeWords::default(),
     })
 }
 
@@ -207,8 +207,8 @@ fn audit(args: &UpArgs) -> AuditConfig {
 pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let since = Instant::now();
-    let (store, registries) = (args.store.clone(), args.registries.clone());
-    let wanted = Wanted { audit: audit(args), store, registries, nodes: args.nodes };
+    let (store, words) = (args.store.clone(), args.node.clone());
+    let wanted = Wanted { audit: audit(args), store, words, nodes: args.nodes };
     let cluster = Cluster::start(layout, wanted).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
@@ -240,7 +240,7 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg("--data-dir").arg(layout.root()).args(args.store.words());
-    command.args(args.registries.words());
+    command.args(args.node.words());
     if let Some(nodes) = args.nodes {
         command.arg("--nodes").arg(nodes.to_string());
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use trine_contracts::cri::{
-    ContainerAttributes, ContainerStats, ContainerStatsFilter, CpuUsage, LinuxPodSandboxStats, MemoryUsage,
-    NetworkInterfaceUsage, NetworkUsage, PodSandboxAttributes, PodSandboxStats, PodSandboxStatsFilter,
-    ProcessUsage, UInt64Value,
+    ContainerAttributes, ContainerStats, ContainerStatsFilter, CpuUsage, FilesystemIdentifier,
+    FilesystemUsage, LinuxPodSandboxStats, MemoryUsage, NetworkInterfaceUsage, NetworkUsage,
+    PodSandboxAttributes, PodSandboxStats, PodSandboxStatsFilter, ProcessUsage, UInt64Value,
 };
 use trine_kernel::cgroup::Usage;
 
@@ -19,6 +19,16 @@ use crate::sandbox::network::LINK;
 use crate::sandbox::{Sandbox, SandboxState};
 
 impl Service {
+    /// Reads what is used beside the calls: it takes a walk over what containers wrote.
+    pub(super) async fn counted<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        read: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, CriError> {
+        let service = self.clone();
+        tokio::task::spawn_blocking(move || read(&service)).await.map_err(CriError::joined(call))
+    }
+
     pub(super) fn stats_of_container(&self, id: &str) -> Result<ContainerStats, CriError> {
         Ok(self.container_use(&*self.0.container(id)?))
     }
@@ -65,10 +75,22 @@ impl Service {
             }),
             cpu: Some(cpu(&usage)),
             memory: Some(memory(&usage)),
-            writable_layer: None,
+            writable_layer: self.written(&record.id),
             swap: None,
             io: None,
         }
+    }
+
+    /// What the container wrote into its root; it takes a walk over all of it.
+    fn written(&self, id: &str) -> Option<FilesystemUsage> {
+        let used = self.0.inner.images.snapshot_usage(id).ok()?;
+        let mountpoint = self.0.config().images_dir.to_string_lossy().into_owned();
+        Some(FilesystemUsage {
+            timestamp: now(),
+            fs_id: Some(FilesystemIdentifier { mountpoint }),
+            used_bytes: number(used.bytes),
+            inodes_used: number(used.inodes),
+        })
     }
 
     fn sandbox_use(&self, sandbox: &Sandbox) -> PodSandboxStats {

@@ -193,7 +193,8 @@ impl RuntimeService for Service {
         &self,
         request: Request<ContainerStatsRequest>,
     ) -> Answer<ContainerStatsResponse> {
-        let stats = self.stats_of_container(&request.into_inner().container_id)?;
+        let id = request.into_inner().container_id;
+        let stats = self.counted("ContainerStats", move |s| s.stats_of_container(&id)).await??;
         Ok(Response::new(ContainerStatsResponse { stats: Some(stats) }))
     }
 
@@ -201,7 +202,9 @@ impl RuntimeService for Service {
         &self,
         request: Request<ListContainerStatsRequest>,
     ) -> Answer<ListContainerStatsResponse> {
-        let stats = self.all_container_stats(request.into_inner().filter.as_ref());
+        let filter = request.into_inner().filter;
+        let stats =
+            self.counted("ListContainerStats", move |s| s.all_container_stats(filter.as_ref())).await?;
         Ok(Response::new(ListContainerStatsResponse { stats }))
     }
 
@@ -209,7 +212,9 @@ impl RuntimeService for Service {
         &self,
         request: Request<StreamContainerStatsRequest>,
     ) -> Answer<Self::StreamContainerStatsStream> {
-        let container_stats = self.all_container_stats(request.into_inner().filter.as_ref());
+        let filter = request.into_inner().filter;
+        let read = self.counted("StreamContainerStats", move |s| s.all_container_stats(filter.as_ref()));
+        let container_stats = read.await?;
         one(StreamContainerStatsResponse { container_stats })
     }
 
@@ -217,7 +222,8 @@ impl RuntimeService for Service {
         &self,
         request: Request<PodSandboxStatsRequest>,
     ) -> Answer<PodSandboxStatsResponse> {
-        let stats = self.stats_of_sandbox(&request.into_inner().pod_sandbox_id)?;
+        let id = request.into_inner().pod_sandbox_id;
+        let stats = self.counted("PodSandboxStats", move |s| s.stats_of_sandbox(&id)).await??;
         Ok(Response::new(PodSandboxStatsResponse { stats: Some(stats) }))
     }
 
@@ -225,7 +231,9 @@ impl RuntimeService for Service {
         &self,
         request: Request<ListPodSandboxStatsRequest>,
     ) -> Answer<ListPodSandboxStatsResponse> {
-        let stats = self.all_sandbox_stats(request.into_inner().filter.as_ref());
+        let filter = request.into_inner().filter;
+        let stats =
+            self.counted("ListPodSandboxStats", move |s| s.all_sandbox_stats(filter.as_ref())).await?;
         Ok(Response::new(ListPodSandboxStatsResponse { stats }))
     }
 
@@ -233,7 +241,9 @@ impl RuntimeService for Service {
         &self,
         request: Request<StreamPodSandboxStatsRequest>,
     ) -> Answer<Self::StreamPodSandboxStatsStream> {
-        let pod_sandbox_stats = self.all_sandbox_stats(request.into_inner().filter.as_ref());
+        let filter = request.into_inner().filter;
+        let read = self.counted("StreamPodSandboxStats", move |s| s.all_sandbox_stats(filter.as_ref()));
+        let pod_sandbox_stats = read.await?;
         one(StreamPodSandboxStatsResponse { pod_sandbox_stats })
     }
 

@@ -8,7 +8,6 @@ use super::server::Server;
 use crate::config::{
     BACKOFF, Config, LEASE_DURATION, MAX_PODS, NODE_STATUS_CHECK, NODE_STATUS_REPORT, RESYNC,
 };
-use crate::node::object::MEMORY_RESERVE;
 
 /// `GET /configz`.
 pub async fn configz(State(server): State<Server>) -> Json<Value> {
@@ -42,8 +41,10 @@ fn settings(config: &Config) -> Value {
         "nodeStatusReportFrequency": seconds(NODE_STATUS_REPORT),
         "syncFrequency": seconds(RESYNC),
         "crashLoopBackOff": {"maxContainerRestartPeriod": seconds(BACKOFF.1)},
-        "evictionHard": {"memory.available": format!("{}Mi", MEMORY_RESERVE >> 20), "nodefs.available": "10%"},
+        "evictionHard": config.eviction_hard.words(),
         "enableControllerAttachDetach": true,
+        "containerLogMaxSize": config.logs.max_bytes.to_string(),
+        "containerLogMaxFiles": config.logs.max_files,
         "enableServer": true,
         "serializeImagePulls": false,
         "podLogsDir": config.log_root,
@@ -59,6 +60,7 @@ mod tests {
         let config = Config::new("n", "10.0.0.1".parse().unwrap(), "/r".into(), "/cri.sock".into());
         let settings = settings(&config);
         assert_eq!(settings["maxPods"], 110);
+        assert_eq!(settings["evictionHard"]["memory.available"], "100Mi");
         assert_eq!(settings["nodeStatusUpdateFrequency"], "10s");
         assert_eq!(settings["containerRuntimeEndpoint"], "unix:///cri.sock");
     }

@@ -13,13 +13,12 @@ use trine_typed::k8s_openapi::jiff::Timestamp;
 
 use super::machine::{Machine, architecture};
 use crate::config::{Config, MAX_PODS};
+use crate::eviction::{Pressure, Signal, Thresholds};
 
 /// The release whose kubelet this is.
 pub const VERSION: &str = "v1.37.0";
 /// Says that attachments are made by the controller; upstream's attach/detach controller looks for it.
 pub const CONTROLLER_ATTACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
-/// Hard eviction threshold of memory, bytes (upstream: `memory.available<100Mi`).
-pub const MEMORY_RESERVE: u64 = 100 * 1024 * 1024;
 /// Images listed in the status at most (upstream).
 const MAX_IMAGES: usize = 50;
 
@@ -53,17 +52,6 @@ pub fn health(version: &cri::VersionResponse, status: &cri::RuntimeStatus) -> Ru
         not_ready: (!reasons.is_empty()).then(|| ("KubeletNotReady".to_owned(), reasons.join(", "))),
         network_ready: find("NetworkReady").is_some_and(|c| c.status),
     }
-}
-
-/// What the pressure conditions are decided from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pressure {
-    /// Memory below the threshold.
-    pub memory: bool,
-    /// Disk below the threshold.
-    pub disk: bool,
-    /// Process ids below the threshold.
-    pub pid: bool,
 }
 
 fn condition(
@@ -145,7 +133,10 @@ fn quantity(value: u64, unit: &str) -> Quantity {
 
 /// What there is, and what Pods may have of it (less the hard eviction thresholds).
 #[must_use]
-pub fn resources(machine: &Machine) -> (BTreeMap<String, Quantity>, BTreeMap<String, Quantity>) {
+pub fn resources(
+    machine: &Machine,
+    thresholds: &Thresholds,
+) -> (BTreeMap<String, Quantity>, BTreeMap<String, Quantity>) {
     let of = |memory: u64, disk: Quantity| {
         BTreeMap::from([
             ("cpu".to_owned(), quantity(machine.cpus, "")),
@@ -155,9 +146,9 @@ pub fn resources(machine: &Machine) -> (BTreeMap<String, Quantity>, BTreeMap<Str
         ])
     };
     let capacity = of(machine.memory, quantity(machine.disk / 1024, "Ki"));
-    // nodefs.available<10%
-    let disk = machine.disk - machine.disk / 10;
-    let allocatable = of(machine.memory.saturating_sub(MEMORY_RESERVE), quantity(disk, ""));
+    let less = |signal, all: u64| all.saturating_sub(thresholds.least(signal, all));
+    let disk = less(Signal::Disk, machine.disk);
+    let allocatable = of(less(Signal::Memory, machine.memory), quantity(disk, ""));
     (capacity, allocatable)
 }
 
@@ -207,7 +198,7 @@ pub struct Facts<'a> {
 /// The status that this node reports. Fields that others own (`volumesAttached`) are left out.
 #[must_use]
 pub fn status(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> NodeStatus {
-    let (capacity, allocatable) = resources(facts.machine);
+    let (capacity, allocatable) = resources(facts.machine, &facts.config.eviction_hard);
     let address = |kind: &str, address: String| NodeAddress { type_: kind.to_owned(), address };
     NodeStatus {
         addresses: Some(vec![
@@ -317,7 +308,8 @@ mod tests {
     #[test]
     fn allocatable_is_capacity_less_the_eviction_thresholds() {
         let machine = Machine { cpus: 2, memory: 1 << 30, disk: 1000 * 1024, ..Default::default() };
-        let (capacity, allocatable) = resources(&machine);
+        let thresholds = "memory.available<100Mi,nodefs.available<10%".parse().unwrap();
+        let (capacity, allocatable) = resources(&machine, &thresholds);
         assert_eq!(capacity["memory"].0, "1048576Ki");
         assert_eq!(allocatable["memory"].0, "946176Ki");
         assert_eq!(capacity["ephemeral-storage"].0, "1000Ki");

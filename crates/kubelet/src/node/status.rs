@@ -2,7 +2,6 @@
 //! anything of them is mounted.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,19 +15,18 @@ use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{Api, Client};
 
-use super::machine::{Machine, meminfo_field};
-use super::object::{self, Facts, Pressure, RuntimeHealth};
+use super::machine::Machine;
+use super::object::{self, Facts, RuntimeHealth};
 use super::register;
 use crate::config::{Config, NODE_STATUS_CHECK, NODE_STATUS_REPORT};
 use crate::error::{KubeletError, api};
+use crate::eviction::Pressures;
 use crate::runtime::Runtime;
 
 /// How long the runtime is waited for before the node is registered as not ready (upstream: 30 s).
 const RUNTIME_WAIT: Duration = Duration::from_secs(30);
 /// While the node is not ready, how often it is looked at again.
 const NOT_READY_CHECK: Duration = Duration::from_millis(100);
-/// Share of the disk that must be free (upstream: `nodefs.available<10%`).
-const DISK_SHARE: u64 = 10;
 
 struct Reported {
     status: Option<NodeStatus>,
@@ -40,6 +38,7 @@ struct Reported {
 /// Keeps the Node's status true.
 pub struct NodeStatusManager {
     config: Arc<Config>,
+    pressures: Arc<Pressures>,
     machine: Machine,
     runtime: Runtime,
     nodes: Api<Node>,
@@ -53,10 +52,17 @@ pub struct NodeStatusManager {
 impl NodeStatusManager {
     /// A manager for the node of `config`, whose HTTPS server is on `port`.
     #[must_use]
-    pub fn new(config: Arc<Config>, runtime: Runtime, client: Client, port: u16) -> Self {
+    pub fn new(
+        config: Arc<Config>,
+        pressures: Arc<Pressures>,
+        runtime: Runtime,
+        client: Client,
+        port: u16,
+    ) -> Self {
         Self {
             machine: Machine::read(&config.root),
             config,
+            pressures,
             runtime,
             nodes: Api::all(client),
             port,
@@ -221,7 +227,7 @@ impl NodeStatusManager {
             config: &self.config,
             machine: &self.machine,
             health,
-            pressure: pressure(&self.config.root),
+            pressure: self.pressures.look().0,
             port: self.port,
             images,
             volumes_in_use: self.in_use.borrow().iter().cloned().collect(),
@@ -265,16 +271,5 @@ impl NodeStatusManager {
             }
             Err(error) => Err(error),
         }
-    }
-}
-
-fn pressure(root: &Path) -> Pressure {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = meminfo_field(&meminfo, "MemAvailable:");
-    let disk = trine_kernel::filesystem::usage(root);
-    Pressure {
-        memory: !meminfo.is_empty() && available < object::MEMORY_RESERVE,
-        disk: disk.is_ok_and(|d| d.available_bytes < d.total_bytes / DISK_SHARE),
-        pid: false,
     }
 }

@@ -14,6 +14,7 @@ use crate::container::fields::NodeFacts;
 use crate::container::service_env::service_environment;
 use crate::devices::Devices;
 use crate::events::Events;
+use crate::eviction::{Orders, Pressures};
 use crate::node::NodeStatusManager;
 use crate::probes::Probes;
 use crate::runtime::{Observed, Runtime};
@@ -41,6 +42,10 @@ pub struct Context {
     pub events: Events,
     /// The node's status.
     pub node: Arc<NodeStatusManager>,
+    /// What the node is short of.
+    pub pressures: Arc<Pressures>,
+    /// Pods that have to leave.
+    pub evictions: Orders,
     /// Bells of the workers.
     pub wakers: Wakers,
     /// Services, for environment variables.

@@ -16,6 +16,7 @@ use super::worker::{Order, Worker};
 use super::{Context, spec};
 use crate::admission::{self, Refusal};
 use crate::error::KubeletError;
+use crate::eviction;
 use crate::resize::{self, Given, given};
 use crate::runtime::events::Change;
 use crate::runtime::{Runtime, labels};
@@ -150,6 +151,9 @@ impl Manager {
 
     /// Why the node does not take `pod` beside those that it has. Without a Node to ask, it does.
     async fn refusal(&self, pod: &Pod) -> Option<Refusal> {
+        if let Some(message) = self.ctx.pressures.keep_out(pod) {
+            return Some(Refusal { reason: eviction::orders::REASON.to_owned(), message });
+        }
         let others = self.others(spec::uid(pod));
         let node = self.ctx.node.node(false).await.ok()?;
         let refusal = admission::admit(pod, &others, &node)?;

@@ -22,6 +22,7 @@ use crate::admission::Refusal;
 use crate::config::RESYNC;
 use crate::container::sandbox;
 use crate::error::{KubeletError, api};
+use crate::eviction::orders;
 use crate::resize::{self, Given, Numbers, Pending, given};
 use crate::runtime::{Observed, RunState};
 use crate::status::{self, StatusInput};
@@ -165,6 +166,7 @@ impl Worker {
         }
         self.ctx.probes.forget(&self.uid);
         self.ctx.wakers.forget(&self.uid);
+        self.ctx.evictions.forget(&self.uid);
         true
     }
 
@@ -274,7 +276,7 @@ impl Worker {
         }
     }
 
-    /// Whether all must end: deleted, over by itself, or past its deadline.
+    /// Whether all must end: deleted, over by itself, past its deadline, or evicted.
     fn decide_end(&mut self) {
         let deleted = self.pod.metadata.deletion_timestamp.is_some() || self.gone;
         if deleted || spec::ended(&self.pod) {
@@ -294,8 +296,13 @@ impl Worker {
                 self.wake_in(Duration::from_secs(left.unsigned_abs()));
             }
         }
-        if self.failed.is_some() {
-            self.stopping = Some(spec::grace(&self.pod));
+        if let (Some(message), None) = (self.ctx.evictions.why(&self.uid), &self.failed) {
+            self.ctx.events.pod(&self.pod, Level::Warning, orders::REASON, message.clone());
+            self.failed = Some(Failed { reason: orders::REASON.to_owned(), message });
+        }
+        if let Some(failed) = &self.failed {
+            let evicted = failed.reason == orders::REASON;
+            self.stopping = Some(if evicted { orders::GRACE } else { spec::grace(&self.pod) });
         }
     }
 

@@ -316,6 +316,17 @@ impl Runtime {
         Ok(call("ListImages", "all", Duration::from_secs(20), client.list_images(request)).await?.images)
     }
 
+    /// Removes an image with all its names; one that is gone is removed.
+    ///
+    /// # Errors
+    /// [`KubeletError::Cri`].
+    pub async fn remove_image(&self, id: &str) -> Result<(), KubeletError> {
+        let image = cri::ImageSpec { image: id.to_owned(), ..Default::default() };
+        let mut client = self.images.clone();
+        let removed = client.remove_image(cri::RemoveImageRequest { image: Some(image) });
+        call("RemoveImage", id, CRI_TIMEOUT, removed).await.map(|_| ())
+    }
+
     /// Runs a command and waits for its end.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use trine_typed::k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
+use crate::eviction::orders;
 use crate::pod::spec;
 
 /// What the conditions are made from.
@@ -46,6 +47,18 @@ pub fn conditions(input: &ConditionInput<'_>) -> Vec<PodCondition> {
         condition("ContainersReady", containers_ready),
         condition("PodScheduled", None),
     ]
+}
+
+/// That the node and not the Pod is why it fails: what watches over it, a Job say, need not count that.
+#[must_use]
+pub fn disrupted(reason: &str, message: &str) -> Option<PodCondition> {
+    (reason == orders::REASON).then(|| PodCondition {
+        type_: "DisruptionTarget".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("TerminationByKubelet".to_owned()),
+        message: Some(message.to_owned()),
+        ..Default::default()
+    })
 }
 
 fn initialized(input: &ConditionInput<'_>) -> PodCondition {

@@ -65,6 +65,7 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     let mut fresh =
         conditions::conditions(&ConditionInput { pod, phase, init: &init, main: &main, sandbox_ready });
     fresh.extend(resizing::conditions(input));
+    fresh.extend(input.failed.and_then(|(reason, message)| conditions::disrupted(reason, message)));
     let mut all = old.and_then(|s| s.conditions.clone()).unwrap_or_default();
     all.retain(|c| !resizing::OURS.contains(&c.type_.as_str()) || fresh.iter().any(|f| f.type_ == c.type_));
     let now = Time(Timestamp::from_second(input.now.as_second()).unwrap_or(input.now));

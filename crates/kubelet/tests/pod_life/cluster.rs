@@ -100,6 +100,7 @@ impl Cluster {
             trine_kubelet::Config::new("node", NODE_IP.parse().unwrap(), root, cri.socket.clone());
         (kubelet.serving_cert_pem, kubelet.serving_key_pem) =
             api.issue("system:node:node", &["system:nodes"], &[NODE_IP.to_owned()]).unwrap();
+        kubelet.logs = trine_kubelet::log_rotation::Limits { max_bytes: 64 * 1024, max_files: 3 };
         kubelet.client_ca_pem = api.ca_pem().to_owned();
         let mut cluster = Self {
             dir,
@@ -160,6 +161,13 @@ impl Cluster {
     pub async fn stop_kubelet(&mut self) {
         self.kubelet_stop.cancel();
         self.kubelet_task.take().unwrap().await.unwrap();
+    }
+
+    /// Starts the kubelet again with other thresholds.
+    pub async fn restart_kubelet_with(&mut self, thresholds: trine_kubelet::eviction::Thresholds) {
+        self.stop_kubelet().await;
+        self.kubelet.eviction_hard = thresholds;
+        self.start_kubelet();
     }
 
     pub fn root(&self) -> PathBuf {
@@ -266,6 +274,16 @@ impl Cluster {
             }
             assert!(started.elapsed() < Duration::from_secs(20), "the node is not ready: {conditions:#?}");
             tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until nothing keeps Pods away from the node.
+    pub async fn untainted(&self) {
+        let started = Instant::now();
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        while nodes.get("node").await.unwrap().spec.and_then(|s| s.taints).is_some_and(|t| !t.is_empty()) {
+            assert!(started.elapsed() < Duration::from_secs(30), "the node keeps its taints");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

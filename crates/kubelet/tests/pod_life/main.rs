@@ -6,6 +6,7 @@
 mod cluster;
 mod devices;
 mod scenes;
+mod shortage;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};

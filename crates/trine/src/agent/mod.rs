@@ -125,7 +125,7 @@ async fn start(
         settings,
         serving: joined.serving,
         ca_pem: joined.ca_pem,
-        registries: args.registries.clone(),
+        words: args.node.clone(),
     };
     let ways = Ways {
         kubelet: of_node,

@@ -95,6 +95,8 @@ pub async fn kubelet(args: &KubeletArgs) -> anyhow::Result<()> {
         cluster_dns: args.cluster_dns.clone(),
         cluster_domain: args.cluster_domain.clone(),
         cgroup_parent: args.cgroup_root.clone(),
+        eviction_hard: args.words.thresholds(),
+        logs: args.words.logs(),
         tell_pod_range: true,
         ..trine_kubelet::Config::new(&identity.node, ip, layout.kubelet(), socket)
     };

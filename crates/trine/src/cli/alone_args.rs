@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::args::DataDir;
 use super::node_args::JoinArgs;
+use crate::node_words::KubeletWords;
 use crate::registries::RegistryArgs;
 
 /// Words of `cri`.
@@ -155,6 +156,9 @@ pub struct KubeletArgs {
     /// The group of all Pods, told to the runtime, as it writes groups; left to it when left out
     #[arg(long, value_name = "GROUP", default_value = "")]
     pub cgroup_root: String,
+    /// How it runs
+    #[command(flatten)]
+    pub words: KubeletWords,
     /// Who signs the certificates of those that may call it, PEM [default: the cluster's authority]
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,

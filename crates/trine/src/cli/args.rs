@@ -10,6 +10,7 @@ use super::alone_args::{
 };
 use super::node_args::{AgentArgs, Place, ServerArgs, TokenCommand};
 use crate::layout::DEFAULT_DATA_DIR;
+use crate::node_words::NodeWords;
 use crate::registries::RegistryArgs;
 use crate::storage::StoreArgs;
 use crate::web::WebArgs;
@@ -141,9 +142,9 @@ pub struct UpArgs {
     /// What is noted: a Policy of audit.k8s.io/v1; without it who, what and when of everything
     #[arg(long, value_name = "FILE", requires = "audit_log")]
     pub audit_policy: Option<PathBuf>,
-    /// Where images come from
+    /// How its nodes run
     #[command(flatten)]
-    pub registries: RegistryArgs,
+    pub node: NodeWords,
     /// Which store
     #[command(flatten)]
     pub store: StoreArgs,

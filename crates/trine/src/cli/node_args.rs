@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::args::{DataDir, Target};
 use crate::layout::Layout;
-use crate::registries::RegistryArgs;
+use crate::node_words::NodeWords;
 use crate::storage::StoreArgs;
 
 /// Words of `server`.
@@ -87,9 +87,9 @@ pub struct AgentArgs {
     /// The address at which the server and the other nodes reach it [default: the one by which this machine is reached]
     #[arg(long, value_name = "IP")]
     pub node_ip: Option<IpAddr>,
-    /// Where images come from
+    /// How it runs
     #[command(flatten)]
-    pub registries: RegistryArgs,
+    pub node: NodeWords,
     /// Where it is
     #[command(flatten)]
     pub place: Place,

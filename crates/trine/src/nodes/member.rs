@@ -17,8 +17,8 @@ use crate::agent::{credentials, token};
 use crate::control::write_private;
 use crate::identity::Identity;
 use crate::layout::Layout;
+use crate::node_words::NodeWords;
 use crate::planes::{Plane, Planes};
-use crate::registries::RegistryArgs;
 
 use plan::Member;
 
@@ -37,8 +37,8 @@ pub struct Server {
     pub admin: Client,
     /// Its authority, PEM.
     pub ca_pem: String,
-    /// Where the nodes' images come from.
-    pub registries: RegistryArgs,
+    /// How the nodes run.
+    pub words: NodeWords,
 }
 
 /// Why a node does not run.
@@ -188,7 +188,7 @@ fn spawn(layout: &Layout, member: &Member, server: &Server, dir: &Path) -> anyho
     command.arg("agent").arg("--data-dir").arg(dir).arg("--server").arg(&server.url);
     command.arg("--node-name").arg(&member.name).arg("--node-ip").arg(member.address.addr.to_string());
     command.arg("--in-machine").arg(dir.join("ns")).arg("--seen-as").arg(layout.root()).arg("--while-stdin");
-    command.args(server.registries.words());
+    command.args(server.words.words());
     if token_file(dir).exists() {
         command.arg("--token-file").arg(token_file(dir));
     }
