@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A gRPC status as Kubernetes prints it: `rpc error: code = NotFound desc = ...`.
 #[derive(Debug, Clone)]
@@ -15,6 +16,26 @@ impl fmt::Display for Rpc {
 }
 
 impl std::error::Error for Rpc {}
+
+/// What a neighbour answers within `deadline`; a silent one is told from one that refuses by its code alone. The call is put
+/// aside on the heap: it is large, and the futures around it would each keep room for it on their threads' stacks.
+///
+/// # Errors
+/// [`Rpc`]: the neighbour's status, or `DeadlineExceeded`.
+pub fn answered<T>(
+    deadline: Duration,
+    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> impl Future<Output = Result<T, Box<Rpc>>> {
+    let call = Box::pin(tokio::time::timeout(deadline, call));
+    async move {
+        let status = match call.await {
+            Ok(Ok(response)) => return Ok(response.into_inner()),
+            Ok(Err(status)) => status,
+            Err(_) => tonic::Status::deadline_exceeded(format!("no answer within {} s", deadline.as_secs())),
+        };
+        Err(Box::new(Rpc(status)))
+    }
+}
 
 /// An error of the kubelet or of one of its neighbours.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use trine_contracts::dra::dra_plugin_client::DraPluginClient;
 use trine_contracts::dra_v1beta1::dra_plugin_client::DraPluginClient as OlderClient;
 use trine_contracts::{dra, socket};
 
-use crate::error::{KubeletError, Rpc};
+use crate::error::{KubeletError, answered};
 
 /// Deadline of each call. Upstream: `DefaultClientCallTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(45);
@@ -123,7 +123,7 @@ impl DeviceDriver {
                 }
             }
         };
-        self.answered("NodePrepareResources", call).await
+        self.call("NodePrepareResources", call).await
     }
 
     /// Takes devices of claims back.
@@ -145,20 +145,16 @@ impl DeviceDriver {
                 }
             }
         };
-        self.answered("NodeUnprepareResources", call).await
+        self.call("NodeUnprepareResources", call).await
     }
 
-    async fn answered<T>(
+    async fn call<T>(
         &self,
         call: &'static str,
         future: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> Result<T, KubeletError> {
-        let status = match tokio::time::timeout(TIMEOUT, future).await {
-            Ok(Ok(response)) => return Ok(response.into_inner()),
-            Ok(Err(status)) => status,
-            Err(_) => tonic::Status::deadline_exceeded("no answer in time"),
-        };
-        Err(KubeletError::Devices { call, driver: self.name.clone(), source: Box::new(Rpc(status)) })
+        let of = |source| KubeletError::Devices { call, driver: self.name.clone(), source };
+        answered(TIMEOUT, future).await.map_err(of)
     }
 }
 

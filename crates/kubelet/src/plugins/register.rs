@@ -11,7 +11,7 @@ use trine_contracts::{csi, socket};
 use super::csinode::{self, NodeEntry};
 use super::drivers::{Capabilities, Driver, Drivers};
 use super::watcher::Known;
-use crate::error::{KubeletError, Rpc};
+use crate::error::{KubeletError, answered};
 use crate::step::traced;
 
 /// Deadline of each call to a driver that registers.
@@ -22,16 +22,9 @@ async fn call<T>(
     driver: &str,
     future: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
 ) -> Result<T, KubeletError> {
-    let status = match tokio::time::timeout(TIMEOUT, future).await {
-        Ok(Ok(response)) => return Ok(response.into_inner()),
-        Ok(Err(status)) => status,
-        Err(_) => tonic::Status::deadline_exceeded("no answer in time"),
-    };
-    Err(KubeletError::Csi {
-        call,
-        driver: driver.to_owned(),
-        object: "registration".to_owned(),
-        source: Box::new(Rpc(status)),
+    answered(TIMEOUT, future).await.map_err(|source| {
+        let (driver, object) = (driver.to_owned(), "registration".to_owned());
+        KubeletError::Csi { call, driver, object, source }
     })
 }
 

@@ -14,7 +14,7 @@ use trine_contracts::{cri, socket};
 use super::labels;
 use super::observed::{self, Observed};
 use crate::config::{CRI_TIMEOUT, PULL_TIMEOUT};
-use crate::error::{KubeletError, Rpc};
+use crate::error::{KubeletError, answered};
 
 /// How long the event stream may take to open.
 const EVENTS_SILENCE: Duration = Duration::from_secs(3600);
@@ -33,12 +33,8 @@ async fn call<T>(
     deadline: Duration,
     future: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, KubeletError> {
-    let status = match tokio::time::timeout(deadline, future).await {
-        Ok(Ok(response)) => return Ok(response.into_inner()),
-        Ok(Err(status)) => status,
-        Err(_) => Status::deadline_exceeded(format!("no answer within {} s", deadline.as_secs())),
-    };
-    Err(KubeletError::Cri { call, object: object.to_owned(), source: Box::new(Rpc(status)) })
+    let of = |source| KubeletError::Cri { call, object: object.to_owned(), source };
+    answered(deadline, future).await.map_err(of)
 }
 
 /// Absent is success on the way down.

@@ -12,7 +12,7 @@ use trine_contracts::csi::volume_capability::{AccessMode, AccessType, BlockVolum
 
 use super::model::Resolved;
 use crate::config::CSI_TIMEOUT;
-use crate::error::{KubeletError, Rpc};
+use crate::error::{KubeletError, answered};
 use crate::plugins::{Capabilities, Driver};
 use crate::step::traced;
 
@@ -66,15 +66,10 @@ impl NodeCalls {
         object: &str,
         future: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> Result<(), KubeletError> {
-        let status = match tokio::time::timeout(CSI_TIMEOUT, future).await {
-            Ok(Ok(_)) => return Ok(()),
-            Ok(Err(status)) => status,
-            Err(_) => {
-                tonic::Status::deadline_exceeded(format!("no answer within {} s", CSI_TIMEOUT.as_secs()))
-            }
-        };
-        let driver = self.driver.clone();
-        Err(KubeletError::Csi { call, driver, object: object.to_owned(), source: Box::new(Rpc(status)) })
+        answered(CSI_TIMEOUT, future).await.map(|_| ()).map_err(|source| {
+            let driver = self.driver.clone();
+            KubeletError::Csi { call, driver, object: object.to_owned(), source }
+        })
     }
 
     /// NodeStageVolume.
