@@ -10,6 +10,7 @@ use trine_kernel::filesystem;
 
 use super::metrics::readings::{self, ContainerReading, Readings};
 use super::server::Server;
+use crate::eviction::usage::Room;
 
 /// `GET /stats/summary`.
 pub async fn summary(State(server): State<Server>) -> Response {
@@ -37,6 +38,18 @@ fn document(node: &str, readings: &Readings) -> Value {
             "inodesUsed": room.total_inodes.saturating_sub(room.free_inodes),
         })
     };
+    let taken = |taken: Room| {
+        let of_disk = of_node.disk.as_ref();
+        json!({
+            "time": now,
+            "usedBytes": taken.bytes,
+            "inodesUsed": taken.inodes,
+            "availableBytes": of_disk.map(|disk| disk.available_bytes),
+            "capacityBytes": of_disk.map(|disk| disk.total_bytes),
+            "inodes": of_disk.map(|disk| disk.total_inodes),
+            "inodesFree": of_disk.map(|disk| disk.free_inodes),
+        })
+    };
     let use_of = |containers: &[&ContainerReading]| {
         let sum = |value: fn(&ContainerReading) -> u64| containers.iter().map(|c| value(c)).sum::<u64>();
         json!({
@@ -56,9 +69,17 @@ fn document(node: &str, readings: &Readings) -> Value {
         let first = *containers.first()?;
         let mut pod = use_of(&containers);
         pod["podRef"] = json!({"name": first.pod, "namespace": first.namespace, "uid": first.uid});
+        let files = readings.files.get(&first.uid);
+        if let Some(used) = files {
+            pod["ephemeral-storage"] = taken(used.disk());
+        }
         let each = containers.iter().map(|container| {
             let mut one = use_of(&[*container]);
             one["name"] = container.name.clone().into();
+            if let Some(of_files) = files.and_then(|used| used.containers.get(&container.name)) {
+                one["rootfs"] = taken(of_files.root);
+                one["logs"] = taken(of_files.logs);
+            }
             one
         });
         pod["containers"] = each.collect();
@@ -68,7 +89,12 @@ fn document(node: &str, readings: &Readings) -> Value {
             one["pvcRef"] = json!({"name": v.claim.claim, "namespace": v.claim.namespace});
             one
         });
-        let volumes: Vec<Value> = volumes.collect();
+        let own = files.iter().flat_map(|used| &used.volumes).map(|(name, room)| {
+            let mut one = taken(*room);
+            one["name"] = name.clone().into();
+            one
+        });
+        let volumes: Vec<Value> = volumes.chain(own).collect();
         if !volumes.is_empty() {
             pod["volume"] = volumes.into();
         }
@@ -97,8 +123,11 @@ fn document(node: &str, readings: &Readings) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::api::metrics::readings::NodeReading;
+    use crate::eviction::usage::{ContainerUse, PodUse};
 
     #[test]
     fn a_pod_is_the_sum_of_its_containers() {
@@ -111,9 +140,16 @@ mod tests {
             created: 7_000_000_000,
             ..ContainerReading::default()
         };
+        let room = |bytes| Room { bytes, inodes: 1 };
+        let used = PodUse {
+            pod: Arc::default(),
+            containers: [("a".to_owned(), ContainerUse { memory: 0, root: room(7), logs: room(1) })].into(),
+            volumes: [("v".to_owned(), room(30))].into(),
+        };
         let readings = Readings {
             node: NodeReading { memory: 100, available: 30, ..NodeReading::default() },
             containers: vec![container("a", 2), container("b", 3)],
+            files: [("u".to_owned(), used)].into(),
             ..Readings::default()
         };
         let document = document("n", &readings);
@@ -121,6 +157,10 @@ mod tests {
         let pod = &document["pods"][0];
         assert_eq!((&pod["cpu"]["usageCoreNanoSeconds"], &pod["podRef"]["name"]), (&json!(5), &json!("p")));
         assert_eq!(pod["containers"][1]["cpu"]["usageCoreNanoSeconds"], 3);
+        assert_eq!(pod["ephemeral-storage"]["usedBytes"], 38);
+        assert_eq!((&pod["volume"][0]["name"], &pod["volume"][0]["inodesUsed"]), (&json!("v"), &json!(1)));
+        let of_a = &pod["containers"][0];
+        assert_eq!((&of_a["rootfs"]["usedBytes"], &of_a["logs"]["usedBytes"]), (&json!(7), &json!(1)));
         assert_eq!(pod["startTime"], "1970-01-01T00:00:07Z");
     }
 }

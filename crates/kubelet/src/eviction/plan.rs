@@ -8,7 +8,7 @@ use trine_objects::quantity::Quantity;
 use trine_typed::k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::thresholds::{Left, Signal};
-use super::usage::{ContainerUse, PodUse};
+use super::usage::PodUse;
 use crate::container::quantity;
 use crate::pod::spec;
 
@@ -86,7 +86,7 @@ fn full_pod(used: &PodUse) -> Option<String> {
 fn full_container(used: &PodUse) -> Option<String> {
     spec::containers(&used.pod).iter().find_map(|container| {
         let most = limit(container)?;
-        let full = used.containers.get(&container.name).is_some_and(|c| c.disk.bytes > most);
+        let full = used.containers.get(&container.name).is_some_and(|c| c.disk().bytes > most);
         let (name, shown) = (&container.name, Quantity::from_bytes(most).to_string());
         full.then(|| format!("Container {name} exceeded its local ephemeral storage limit {shown:?}. "))
     })
@@ -155,12 +155,10 @@ fn message(signal: Signal, least: u64, seen: Left, used: &PodUse) -> String {
         counted(seen.left)
     );
     for container in spec::containers(&used.pod) {
-        let Some(ContainerUse { memory, disk }) = used.containers.get(&container.name).copied() else {
-            continue;
-        };
+        let Some(of_container) = used.containers.get(&container.name) else { continue };
         let taken = match signal {
-            Signal::Memory => memory,
-            Signal::Disk => disk.bytes,
+            Signal::Memory => of_container.memory,
+            Signal::Disk => of_container.disk().bytes,
             Signal::Inodes | Signal::Pids => continue,
         };
         let asked = request(container, resource);

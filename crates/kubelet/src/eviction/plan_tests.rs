@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::eviction::usage::Room;
+use crate::eviction::usage::{ContainerUse, Room};
 
 const MIB: u64 = 1 << 20;
 
@@ -18,7 +18,7 @@ fn pod(name: &str, spec: Value) -> Arc<Pod> {
 
 fn used(pod: Arc<Pod>, memory: u64, disk: u64, volumes: &[(&str, u64)]) -> PodUse {
     let room = |bytes| Room { bytes, inodes: bytes / MIB };
-    let container = ContainerUse { memory, disk: room(disk) };
+    let container = ContainerUse { memory, root: room(disk), logs: Room::default() };
     let volumes = volumes.iter().map(|(name, bytes)| ((*name).to_owned(), room(*bytes)));
     PodUse { pod, containers: BTreeMap::from([("c".to_owned(), container)]), volumes: volumes.collect() }
 }
@@ -125,7 +125,7 @@ fn the_disk_is_taken_by_containers_and_volumes_and_inodes_by_their_number() {
         PodUse {
             containers: BTreeMap::from([(
                 "c".to_owned(),
-                ContainerUse { memory: 0, disk: Room { bytes: MIB, inodes: 5000 } },
+                ContainerUse { logs: Room { bytes: MIB, inodes: 5000 }, ..ContainerUse::default() },
             )]),
             ..used(pod("many small files", json!({})), 0, 0, &[])
         },

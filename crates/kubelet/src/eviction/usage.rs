@@ -43,8 +43,18 @@ impl std::iter::Sum for Room {
 pub struct ContainerUse {
     /// Memory that cannot be taken back easily, bytes.
     pub memory: u64,
-    /// What it wrote into its root, and its logs.
-    pub disk: Room,
+    /// What it wrote into its root.
+    pub root: Room,
+    /// Its logs, those of its earlier attempts included.
+    pub logs: Room,
+}
+
+impl ContainerUse {
+    /// Its room on the disk.
+    #[must_use]
+    pub fn disk(&self) -> Room {
+        self.root + self.logs
+    }
 }
 
 /// What a Pod takes.
@@ -70,7 +80,7 @@ impl PodUse {
     pub fn disk(&self) -> Room {
         let on_disk =
             self.volumes.iter().filter(|(name, _)| !in_memory(&self.pod, name)).map(|(_, room)| *room);
-        self.containers.values().map(|c| c.disk).chain(on_disk).sum()
+        self.containers.values().map(ContainerUse::disk).chain(on_disk).sum()
     }
 }
 
@@ -97,9 +107,9 @@ fn one(config: &Config, pod: Arc<Pod>, stats: &[cri::ContainerStats]) -> PodUse 
             continue;
         }
         let name = attributes.metadata.as_ref().map(|m| m.name.clone()).unwrap_or_default();
-        let disk = written(stat.writable_layer.as_ref()) + below(&logs.join(&name));
+        let (root, logs) = (written(stat.writable_layer.as_ref()), below(&logs.join(&name)));
         let memory = number(stat.memory.as_ref().and_then(|m| m.working_set_bytes.as_ref()));
-        containers.insert(name, ContainerUse { memory, disk });
+        containers.insert(name, ContainerUse { memory, root, logs });
     }
     let mut volumes = BTreeMap::new();
     for volume in pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()) {
@@ -188,10 +198,11 @@ mod tests {
         let all = measure(&config, vec![Arc::new(pod)], &[stat("u"), stat("other")]);
         let [used] = &all[..] else { panic!("{all:?}") };
         assert_eq!(used.memory(), 7);
-        assert_eq!(used.containers["c"].disk, Room { bytes: 4196, inodes: 3 });
+        assert_eq!(used.containers["c"].root, Room { bytes: 100, inodes: 2 });
+        assert_eq!(used.containers["c"].logs, Room { bytes: 4096, inodes: 1 });
         assert_eq!(used.volumes.keys().collect::<Vec<_>>(), ["d", "m"]);
         assert_eq!(used.volumes["d"].inodes, 2);
         assert!(used.volumes["m"].bytes > 0);
-        assert_eq!(used.disk(), used.containers["c"].disk + used.volumes["d"], "memory is no disk");
+        assert_eq!(used.disk(), used.containers["c"].disk() + used.volumes["d"], "memory is no disk");
     }
 }

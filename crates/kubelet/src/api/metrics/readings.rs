@@ -9,7 +9,9 @@ use trine_kernel::filesystem;
 
 use crate::api::server::Server;
 use crate::error::KubeletError;
+use crate::eviction::usage::{PodUse, measure};
 use crate::node::machine::meminfo_field;
+use crate::pod::spec;
 use crate::runtime::labels;
 use crate::volumes::model::MountedClaim;
 
@@ -80,6 +82,8 @@ pub struct Readings {
     pub node: NodeReading,
     /// Its containers, by Pod and name.
     pub containers: Vec<ContainerReading>,
+    /// What the Pods have on the node's own disk, by their UIDs; only [`read`] walks over it.
+    pub files: BTreeMap<String, PodUse>,
     /// Volumes that are mounted.
     pub volumes: Vec<VolumeReading>,
 }
@@ -96,12 +100,17 @@ impl Readings {
     }
 }
 
-/// Reads all.
+/// Reads all. It walks over what Pods wrote.
 ///
 /// # Errors
 /// [`KubeletError::Cri`].
 pub async fn read(server: &Server) -> Result<Readings, KubeletError> {
-    Ok(Readings { volumes: volumes(server).await, ..usage(server).await? })
+    let stats = server.runtime.container_stats().await?;
+    let containers = containers(server, &stats).await?;
+    let (config, pods) = (server.config.clone(), server.pods.all());
+    let files = tokio::task::spawn_blocking(move || measure(&config, pods, &stats)).await.unwrap_or_default();
+    let files = files.into_iter().map(|used| (spec::uid(&used.pod).to_owned(), used)).collect();
+    Ok(Readings { containers, files, volumes: volumes(server).await, ..of_node(server) })
 }
 
 /// What the node and its containers use, without a look at the volumes.
@@ -109,7 +118,8 @@ pub async fn read(server: &Server) -> Result<Readings, KubeletError> {
 /// # Errors
 /// [`KubeletError::Cri`].
 pub async fn usage(server: &Server) -> Result<Readings, KubeletError> {
-    Ok(Readings { containers: containers(server).await?, ..of_node(server) })
+    let stats = server.runtime.container_stats().await?;
+    Ok(Readings { containers: containers(server, &stats).await?, ..of_node(server) })
 }
 
 /// The node and the room in volumes, without a look at the containers.
@@ -121,8 +131,11 @@ fn of_node(server: &Server) -> Readings {
     Readings { at: Timestamp::now(), node: node(server), ..Readings::default() }
 }
 
-async fn containers(server: &Server) -> Result<Vec<ContainerReading>, KubeletError> {
-    let (stats, list) = tokio::try_join!(server.runtime.container_stats(), server.runtime.containers(None))?;
+async fn containers(
+    server: &Server,
+    stats: &[cri::ContainerStats],
+) -> Result<Vec<ContainerReading>, KubeletError> {
+    let list = server.runtime.containers(None).await?;
     let listed: BTreeMap<&str, &cri::Container> = list.iter().map(|c| (c.id.as_str(), c)).collect();
     let mut containers: Vec<_> = stats.iter().filter_map(|stat| container(stat, &listed)).collect();
     containers.sort_by(|a, b| {
