@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
-use trine_csi_driver::{Config, serve, teardown};
+use trine_csi_driver::{Config, PoolKind, serve, teardown};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,6 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         socket: folder.join("csi.sock"),
         registration_dir: None,
         pool_dir: pool_dir.clone(),
+        pool: PoolKind::Auto,
         node_id: "node-1".to_owned(),
         max_volumes: 16,
         pool_bytes: None,

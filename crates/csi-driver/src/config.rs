@@ -12,6 +12,32 @@ pub const TOPOLOGY_KEY: &str = "topology.disk.csi.trine.dev/node";
 /// mounts rather than what the kernel can.
 pub const DEFAULT_MAX_VOLUMES: u32 = 256;
 
+/// On what the volumes of a pool lie.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PoolKind {
+    /// On a disk of its own where files on the host's file system cannot share their blocks and mkfs.xfs is installed; as
+    /// files otherwise, and where volumes already are.
+    #[default]
+    Auto,
+    /// As files on the host's file system.
+    Files,
+    /// On a disk of its own: a sparse file on the host's file system, with an XFS whose files share their blocks.
+    Disk,
+}
+
+impl std::str::FromStr for PoolKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "files" => Ok(Self::Files),
+            "disk" => Ok(Self::Disk),
+            _ => Err(format!("{name:?} is none of auto, files, disk")),
+        }
+    }
+}
+
 /// Where the driver listens and where its volumes lie.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -19,8 +45,10 @@ pub struct Config {
     pub socket: PathBuf,
     /// The kubelet's `plugins_registry`; none means that nobody needs to find the driver by itself.
     pub registration_dir: Option<PathBuf>,
-    /// The folder of the volumes: one `.json` record and one `.img` file each.
+    /// The folder of the volumes: one `.json` record and one `.img` file each, here or on a disk of its own in it.
     pub pool_dir: PathBuf,
+    /// On what they lie.
+    pub pool: PoolKind,
     /// This node's id, at most 63 characters: also the topology value, so it must be a valid label value.
     pub node_id: String,
     /// Volumes that may be attached to this node at once; [`DEFAULT_MAX_VOLUMES`].

@@ -23,8 +23,8 @@ impl Driver {
     /// # Errors
     /// `FAILED_PRECONDITION` if another driver has the pool; what the file system said.
     pub fn open(config: Config) -> Result<Self, Cause> {
-        let pool = Pool::open(&config.pool_dir, config.pool_bytes)?;
-        let targets = Ledger::open(pool.dir().join("targets.ledger"), Durability::ThisBoot)?;
+        let pool = Pool::open(&config.pool_dir, config.pool, config.pool_bytes)?;
+        let targets = Ledger::open(pool.home().join("targets.ledger"), Durability::ThisBoot)?;
         Ok(Self { config, pool, targets, locks: Locks::default() })
     }
 

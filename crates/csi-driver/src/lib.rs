@@ -12,12 +12,13 @@
 //! - [`teardown`] lets go of every mount and device of a pool, without a running driver
 //! - [`plan`] every decision, pure
 //! - `request`, `size` what a call asks for; `error` why it cannot have it, with the gRPC code
-//! - `pool`, `record` the volumes on disk; `locks` one call per volume at a time
+//! - `pool`, `record` the volumes on disk; `disk` a disk of the pool's own; `locks` one call per volume at a time
 //! - `controller`, `snapshot`, `stage`, `publish`, `measure`, `reconcile` the acts
 //! - `service` the gRPC side
 
 mod config;
 mod controller;
+mod disk;
 mod driver;
 mod error;
 mod locks;
@@ -36,7 +37,7 @@ mod snapshot;
 mod stage;
 mod teardown;
 
-pub use config::{Config, DEFAULT_MAX_VOLUMES, DRIVER_NAME, TOPOLOGY_KEY};
+pub use config::{Config, DEFAULT_MAX_VOLUMES, DRIVER_NAME, PoolKind, TOPOLOGY_KEY};
 pub use error::{Cause, DriverError};
 pub use record::{Content, Published, Snapshot, Source, State, Volume};
 pub use request::{Access, Asked};

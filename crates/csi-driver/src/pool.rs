@@ -8,9 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
-use trine_kernel::filesystem;
+use trine_kernel::filesystem::{self, Alone};
 
-use crate::error::Cause;
+use crate::config::PoolKind;
+use crate::disk::Disk;
+use crate::error::{Cause, chain};
+use crate::plan::disk as plan;
 use crate::plan::volume::Space;
 use crate::record::{self, Record, Snapshot, State, Volume};
 
@@ -23,7 +26,12 @@ const SNAPSHOTS: &str = "snapshots";
 /// The pool folder. Dropping it lets the next owner in.
 #[derive(Debug)]
 pub struct Pool {
+    /// Where records and images are.
     dir: PathBuf,
+    /// The folder that we were given.
+    home: PathBuf,
+    /// What it lies on, if that is not the host's file system.
+    disk: Option<Disk>,
     limit: Option<u64>,
     /// Whether files here share blocks, so that one that has written all of its own may need them anew.
     shares: bool,
@@ -38,19 +46,22 @@ struct Records {
 }
 
 impl Pool {
-    /// Opens or makes the pool at `dir`, waiting a little for another owner to leave. `limit` bounds the sum of
+    /// Opens or makes the pool at `home`, waiting a little for another owner to leave. `limit` bounds the sum of
     /// all sizes, bytes.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if another process keeps it; what the file system said.
-    pub fn open(dir: &Path, limit: Option<u64>) -> Result<Self, Cause> {
+    /// `FAILED_PRECONDITION` if another process keeps it, or its volumes lie on something else than `kind`; what the file
+    /// system said.
+    pub fn open(home: &Path, kind: PoolKind, limit: Option<u64>) -> Result<Self, Cause> {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(dir)
-            .map_err(Cause::file("create", dir))?;
-        let dir = dir.canonicalize().map_err(Cause::file("resolve", dir))?;
-        let lock = own(&dir)?;
+            .create(home)
+            .map_err(Cause::file("create", home))?;
+        let home = home.canonicalize().map_err(Cause::file("resolve", home))?;
+        let lock = own(&home)?;
+        let disk = Disk::open(&home, kind)?;
+        let dir = disk.as_ref().map_or_else(|| home.clone(), |disk| disk.folder().to_owned());
         let volumes = record::read_all(&dir).map_err(Cause::file("list", &dir))?;
         let kept = dir.join(SNAPSHOTS);
         let snapshots = if kept.exists() {
@@ -60,10 +71,16 @@ impl Pool {
         };
         let shares = filesystem::shares(&dir)?;
         let records = Mutex::new(Records { volumes, snapshots });
-        Ok(Self { dir, limit, shares, records, _lock: lock })
+        Ok(Self { dir, home, disk, limit, shares, records, _lock: lock })
     }
 
-    /// The folder, without links.
+    /// The folder that it was opened at, without links: what is not of the volumes themselves is here.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The folder of the images, without links.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -222,15 +239,18 @@ impl Pool {
     }
 
     fn space_of(&self, records: &Records) -> Result<Space, Cause> {
-        let disk = filesystem::usage(&self.dir)?;
-        let (mut promised, mut unwritten) = (0_u64, 0_u64);
+        if let Some(disk) = &self.disk
+            && let Err(cause) = disk.follow()
+        {
+            tracing::warn!(cause = %chain(&cause), "the pool's disk does not grow");
+        }
+        let inside = filesystem::usage(&self.dir)?;
+        let (mut promised, mut unwritten, mut set_aside) = (0_u64, 0_u64, 0_u64);
         for volume in records.volumes.values() {
-            let image = self.image(&volume.id);
-            // Blocks that a snapshot has, too, are taken anew when the volume is written to.
-            let own =
-                if self.shares { filesystem::alone(&image).unwrap_or(0) } else { Self::written(&image) };
+            let own = self.own(&self.image(&volume.id));
             promised = promised.saturating_add(volume.bytes);
-            unwritten = unwritten.saturating_add(volume.bytes.saturating_sub(own));
+            unwritten = unwritten.saturating_add(volume.bytes.saturating_sub(own.written));
+            set_aside = set_aside.saturating_add(own.unwritten);
         }
         for snapshot in records.snapshots.values() {
             promised = promised.saturating_add(snapshot.data);
@@ -240,10 +260,27 @@ impl Pool {
             }
         }
         let limit = self.limit.unwrap_or(u64::MAX);
-        Ok(Space {
-            whole: disk.total_bytes.min(limit),
-            left: disk.available_bytes.saturating_sub(unwritten).min(limit.saturating_sub(promised)),
-        })
+        let (whole, left) = match &self.disk {
+            None => (
+                inside.total_bytes,
+                inside.available_bytes.saturating_sub(unwritten.saturating_sub(set_aside)),
+            ),
+            Some(disk) => {
+                let host = disk.host()?;
+                let left = plan::left(inside.available_bytes, host.available_bytes, unwritten, set_aside);
+                (inside.total_bytes.min(host.total_bytes), left)
+            }
+        };
+        Ok(Space { whole: whole.min(limit), left: left.min(limit.saturating_sub(promised)) })
+    }
+
+    /// What the image at `path` has of the disk for itself. Blocks that a snapshot has, too, are taken anew when the volume is
+    /// written to.
+    fn own(&self, path: &Path) -> Alone {
+        match self.shares {
+            true => filesystem::alone(path).unwrap_or_default(),
+            false => Alone { written: Self::written(path), unwritten: 0 },
+        }
     }
 
     fn put_locked(&self, volumes: &mut BTreeMap<String, Volume>, volume: &Volume) -> Result<(), Cause> {
@@ -278,8 +315,11 @@ fn unlink(dir: &Path, image: &Path, id: &str) -> Result<(), Cause> {
     record::remove(dir, id).map_err(Cause::file("remove the record of", image))
 }
 
-/// Takes the pool's lock file.
-fn own(dir: &Path) -> Result<File, Cause> {
+/// Takes the pool's lock file, waiting a little for another owner to leave.
+///
+/// # Errors
+/// `FAILED_PRECONDITION` if another process keeps it.
+pub fn own(dir: &Path) -> Result<File, Cause> {
     let path = dir.join("lock");
     let file = OpenOptions::new()
         .create(true)
@@ -311,13 +351,13 @@ mod tests {
     #[test]
     fn a_pool_has_one_owner_and_keeps_its_records() {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::open(dir.path(), Some(4 << 30)).unwrap();
+        let pool = Pool::open(dir.path(), PoolKind::Files, Some(4 << 30)).unwrap();
         let one = volume("one");
         pool.put(&one).unwrap();
         pool.shape(&one).unwrap();
         assert_eq!(pool.space().unwrap().left, 3 << 30);
         let path = dir.path().to_owned();
-        let next = std::thread::spawn(move || Pool::open(&path, None).unwrap());
+        let next = std::thread::spawn(move || Pool::open(&path, PoolKind::Files, None).unwrap());
         std::thread::sleep(Duration::from_millis(50));
         assert!(!next.is_finished(), "the pool has an owner");
         drop(pool);
@@ -337,7 +377,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("v.json"), "{").unwrap();
         std::fs::write(dir.path().join("v.img"), "data").unwrap();
-        let pool = Pool::open(dir.path(), None).unwrap();
+        let pool = Pool::open(dir.path(), PoolKind::Files, None).unwrap();
         assert!(pool.all().is_empty());
         assert_eq!(std::fs::read(dir.path().join("v.img")).unwrap(), b"data");
     }

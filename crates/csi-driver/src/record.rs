@@ -171,14 +171,21 @@ pub fn read_all<R: Record>(dir: &Path) -> io::Result<BTreeMap<String, R>> {
 /// # Errors
 /// What the file system said; the old record stands then.
 pub fn write<R: Record>(dir: &Path, record: &R) -> io::Result<()> {
-    let path = dir.join(format!("{}.json", record.id()));
-    let fresh = dir.join(format!("{}.json.new", record.id()));
-    let mut bytes = serde_json::to_vec_pretty(record)?;
+    write_file(dir, &format!("{}.json", record.id()), record)
+}
+
+/// The same for anything, as the file `name` in `dir`.
+///
+/// # Errors
+/// What the file system said; the old file stands then.
+pub fn write_file(dir: &Path, name: &str, content: &impl Serialize) -> io::Result<()> {
+    let fresh = dir.join(format!("{name}.new"));
+    let mut bytes = serde_json::to_vec_pretty(content)?;
     bytes.push(b'\n');
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&fresh)?;
     file.write_all(&bytes)?;
     file.sync_data()?;
-    std::fs::rename(&fresh, &path)?;
+    std::fs::rename(&fresh, dir.join(name))?;
     sync_dir(dir)
 }
 

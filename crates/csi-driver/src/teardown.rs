@@ -6,7 +6,7 @@ use trine_kernel::{loopdev, mountpoint};
 
 use crate::error::{Cause, chain};
 use crate::observe::Observed;
-use crate::pool::Pool;
+use crate::{disk, pool};
 
 /// What could not be let go of.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub struct TeardownError {
     pub problems: Vec<String>,
 }
 
-/// Unmounts and detaches everything of the pool at `pool_dir`, found by the devices' backing files. Twice is
+/// Unmounts and detaches everything of the pool at `pool_dir`, found by the devices' backing files, and a disk of its own after that. Twice is
 /// fine, and so is a pool that never was. The driver must have stopped. Blocks.
 ///
 /// # Errors
@@ -28,14 +28,15 @@ pub fn teardown(pool_dir: &Path) -> Result<(), TeardownError> {
     if !pool_dir.exists() {
         return Ok(());
     }
-    let pool = Pool::open(pool_dir, None).map_err(|cause| failed(vec![chain(&cause)]))?;
-    let problems = let_go(pool.dir()).unwrap_or_else(|cause| vec![chain(&cause)]);
+    let problems = let_go(pool_dir).unwrap_or_else(|cause| vec![chain(&cause)]);
     if problems.is_empty() { Ok(()) } else { Err(failed(problems)) }
 }
 
-fn let_go(pool: &Path) -> Result<Vec<String>, Cause> {
+fn let_go(pool_dir: &Path) -> Result<Vec<String>, Cause> {
+    let pool_dir = pool_dir.canonicalize().map_err(Cause::file("resolve", pool_dir))?;
+    let _lock = pool::own(&pool_dir)?;
     let mut problems = Vec::new();
-    let observed = Observed::now(pool)?;
+    let observed = Observed::now(&disk::folder_of(&pool_dir)?)?;
     for device in &observed.attached {
         // Newest first: binds before what they are bound from.
         for place in observed.places(&device.device).into_iter().rev() {
@@ -47,6 +48,9 @@ fn let_go(pool: &Path) -> Result<Vec<String>, Cause> {
         if let Err(error) = loopdev::detach(device) {
             problems.push(chain(&error));
         }
+    }
+    if let Err(cause) = disk::let_go(&pool_dir) {
+        problems.push(chain(&cause));
     }
     Ok(problems)
 }

@@ -171,6 +171,7 @@ pub fn csi_driver_config(layout: &Layout, identity: &Identity) -> trine_csi_driv
         socket: layout.csi_socket(),
         registration_dir: Some(layout.plugins_registry()),
         pool_dir: layout.pool(),
+        pool: trine_csi_driver::PoolKind::Auto,
         node_id: identity.node.clone(),
         max_volumes: trine_csi_driver::DEFAULT_MAX_VOLUMES,
         pool_bytes: None,

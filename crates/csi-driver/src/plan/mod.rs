@@ -5,8 +5,10 @@
 //! - [`stage`] device, file system, mount
 //! - [`target`] binding it where a Pod sees it
 //! - [`leftover`] devices that nobody needs
+//! - [`disk`] a disk of the pool's own, or files on the host's
 
 pub mod copy;
+pub mod disk;
 pub mod leftover;
 pub mod stage;
 pub mod target;

@@ -6,3 +6,6 @@ mod life;
 mod refusals;
 mod restart;
 mod rig;
+
+/// Volumes are files on whatever the tests run on. The same tests run with a disk of its own in `tests/pooled`.
+const POOL: trine_csi_driver::PoolKind = trine_csi_driver::PoolKind::Files;

@@ -12,7 +12,7 @@ use trine_contracts::csi::node_client::NodeClient;
 use trine_contracts::csi::volume_capability::access_mode::Mode;
 use trine_contracts::csi::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use trine_contracts::{csi, socket};
-use trine_csi_driver::{Config, DEFAULT_MAX_VOLUMES, ServeError, serve, teardown};
+use trine_csi_driver::{Config, DEFAULT_MAX_VOLUMES, PoolKind, ServeError, serve, teardown};
 use trine_kernel::{loopdev, mountpoint};
 
 pub const NODE: &str = "node-1";
@@ -38,12 +38,21 @@ impl Rig {
         rig
     }
 
+    /// In a folder that is somebody else's to remove.
+    #[allow(dead_code, reason = "not all test programs with this file need it")]
+    pub async fn start_in(root: PathBuf) -> Self {
+        let mut rig = Self { root, dir: None, pool_bytes: None, running: None };
+        rig.run().await;
+        rig
+    }
+
     pub async fn run(&mut self) {
         let stop = CancellationToken::new();
         let config = Config {
             socket: self.root.join("csi.sock"),
             registration_dir: Some(self.root.join("reg")),
             pool_dir: self.pool(),
+            pool: crate::POOL,
             node_id: NODE.to_owned(),
             max_volumes: DEFAULT_MAX_VOLUMES,
             pool_bytes: self.pool_bytes,
@@ -68,6 +77,11 @@ impl Rig {
 
     pub fn pool(&self) -> PathBuf {
         self.root.join("pool")
+    }
+
+    /// Where records and images are.
+    pub fn images(&self) -> PathBuf {
+        if crate::POOL == PoolKind::Disk { self.pool().join("own") } else { self.pool() }
     }
 
     fn channel(&self) -> Channel {
@@ -241,12 +255,14 @@ impl Rig {
         Ok(self.node().node_expand_volume(request).await?.into_inner().capacity_bytes)
     }
 
-    /// Devices, mounts and volume files that are still there.
+    /// Devices, mounts and volume files that are still there, without the pool's own disk.
     pub fn left(&self) -> Vec<String> {
-        let devices =
-            loopdev::attached().unwrap().into_iter().filter(|a| a.backing_file.starts_with(&self.root));
-        let mounts = mountpoint::mounted().unwrap().into_iter().filter(|m| m.target.starts_with(&self.root));
-        let files = std::fs::read_dir(self.pool()).into_iter().flatten().filter_map(|e| {
+        let (disk, images) = (self.pool().join("own.disk"), self.images());
+        let devices = loopdev::attached().unwrap().into_iter();
+        let devices = devices.filter(|a| a.backing_file.starts_with(&self.root) && a.backing_file != disk);
+        let mounts = mountpoint::mounted().unwrap().into_iter();
+        let mounts = mounts.filter(|m| m.target.starts_with(&self.root) && m.target != images);
+        let files = std::fs::read_dir(&images).into_iter().flatten().filter_map(|e| {
             let name = e.unwrap().file_name().into_string().unwrap();
             (!matches!(name.as_str(), "lock" | "targets.ledger")).then_some(name)
         });
@@ -301,6 +317,11 @@ pub fn with_mode(mut cap: csi::VolumeCapability, mode: Mode) -> csi::VolumeCapab
     cap
 }
 
+/// Whether the pool can be opened at all; a test that needs nothing else asks this first.
+pub fn can_open(test: &str) -> bool {
+    crate::POOL == PoolKind::Files || can_run(test, "xfs")
+}
+
 /// The tests' shared preconditions.
 pub fn can_run(test: &str, fs_type: &str) -> bool {
     trine_kernel::testing::root(test)
@@ -309,7 +330,7 @@ pub fn can_run(test: &str, fs_type: &str) -> bool {
 }
 
 pub fn device_of(rig: &Rig, id: &str) -> PathBuf {
-    let image = rig.pool().join(format!("{id}.img"));
+    let image = rig.images().join(format!("{id}.img"));
     loopdev::of_file(&image).unwrap().pop().expect("attached").device
 }
 

@@ -18,6 +18,7 @@ const PIECE: u64 = 64 << 20;
 /// `_IOWR('f', 11, struct fiemap)`, from the kernel's fiemap.h.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
+const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
 const FIEMAP_EXTENT_SHARED: u32 = 0x2000;
 /// Extents that are asked for at once.
 const EXTENTS: usize = 128;
@@ -129,15 +130,24 @@ pub fn shares(dir: &Path) -> Result<bool, FilesystemError> {
     tried.map(|copied| copied == Copied::Shared)
 }
 
-/// How many bytes of the disk belong to the file at `path` alone: what a write to these does not take anew.
+/// What belongs to a file alone, bytes: a write to these takes nothing anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Alone {
+    /// What was written.
+    pub written: u64,
+    /// What the file system has set aside for it: it reads as zero, and the disk below may not have it yet.
+    pub unwritten: u64,
+}
+
+/// How many bytes of the disk belong to the file at `path` alone.
 ///
 /// # Errors
 /// [`FilesystemError::Call`] if its file system does not say.
-pub fn alone(path: &Path) -> Result<u64, FilesystemError> {
+pub fn alone(path: &Path) -> Result<Alone, FilesystemError> {
     let call = |call, source| FilesystemError::Call { call, path: path.to_owned(), source };
     let file = File::open(path).map_err(|e| call("open", e))?;
     let empty = Extent { logical: 0, physical: 0, length: 0, reserved64: [0; 2], flags: 0, reserved: [0; 3] };
-    let (mut start, mut bytes) = (0, 0);
+    let (mut start, mut alone) = (0, Alone::default());
     loop {
         let count = EXTENTS as u32;
         let mut map = Fiemap {
@@ -155,10 +165,15 @@ pub fn alone(path: &Path) -> Result<u64, FilesystemError> {
             return Err(call("FS_IOC_FIEMAP", io::Error::last_os_error()));
         }
         let mapped = &map.extents[..(map.mapped as usize).min(EXTENTS)];
-        bytes += mapped.iter().filter(|e| e.flags & FIEMAP_EXTENT_SHARED == 0).map(|e| e.length).sum::<u64>();
+        for extent in mapped.iter().filter(|e| e.flags & FIEMAP_EXTENT_SHARED == 0) {
+            match extent.flags & FIEMAP_EXTENT_UNWRITTEN {
+                0 => alone.written += extent.length,
+                _ => alone.unwritten += extent.length,
+            }
+        }
         match mapped.last() {
             Some(last) if last.flags & FIEMAP_EXTENT_LAST == 0 => start = last.logical + last.length,
-            _ => return Ok(bytes),
+            _ => return Ok(alone),
         }
     }
 }
@@ -216,12 +231,15 @@ mod tests {
             let (from, to) = (place.join("a"), place.join("b"));
             assert!(shares(&place).unwrap());
             let file = sparse(&from);
-            assert_eq!(alone(&from).unwrap(), 12288);
+            let written = |bytes| Alone { written: bytes, unwritten: 0 };
+            assert_eq!(alone(&from).unwrap(), written(12288));
             assert_eq!(copy(&from, &to).unwrap(), Copied::Shared);
-            assert_eq!((alone(&from).unwrap(), alone(&to).unwrap()), (0, 0));
+            assert_eq!((alone(&from).unwrap(), alone(&to).unwrap()), (written(0), written(0)));
             file.write_all_at(&[9; 4096], 1 << 20).unwrap();
             file.sync_all().unwrap();
-            assert_eq!(alone(&from).unwrap(), 4096);
+            assert_eq!(alone(&from).unwrap(), written(4096));
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 8 << 20, 1 << 20).unwrap();
+            assert_eq!(alone(&from).unwrap(), Alone { written: 4096, unwritten: 1 << 20 });
             assert!(!same(&from, &to));
         });
         unmount_all(&place, true).unwrap();

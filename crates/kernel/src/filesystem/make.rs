@@ -79,10 +79,22 @@ impl fmt::Display for Kind {
 pub fn make(kind: Kind, device: &Path) -> Result<(), FilesystemError> {
     // Sectors and blocks of 4 KiB: see `loopdev::SECTOR_BYTES`. The file below is sparse, so nothing is to be
     // discarded. No blocks are kept back for root: the size of the volume is the user's.
-    let options: &[&str] = match kind {
+    run(kind, device, match kind {
         Kind::Xfs => &["-q", "-f", "-K", "-s", "size=4096"],
         Kind::Ext4 => &["-q", "-F", "-b", "4096", "-m", "0", "-E", "nodiscard,lazy_itable_init=1"],
-    };
+    })
+}
+
+/// Makes an XFS on `device` whose files can share their blocks. Its log is as small as it may be: mkfs writes it out, so of a
+/// sparse file below it is all that takes room.
+///
+/// # Errors
+/// [`FilesystemError::Program`].
+pub fn make_sharing(device: &Path) -> Result<(), FilesystemError> {
+    run(Kind::Xfs, device, &["-q", "-f", "-K", "-s", "size=4096", "-m", "crc=1,reflink=1", "-l", "size=64m"])
+}
+
+fn run(kind: Kind, device: &Path, options: &[&str]) -> Result<(), FilesystemError> {
     let args: Vec<&OsStr> = options.iter().map(OsStr::new).chain([device.as_os_str()]).collect();
     let (program, package) = kind.program();
     program::run(program, package, &args, &[], DEADLINE).map_err(|source| FilesystemError::Program {

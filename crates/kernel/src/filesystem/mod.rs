@@ -1,6 +1,6 @@
 //! File systems on block devices: making, recognising, measuring, growing.
 //!
-//! - [`make`] mkfs with our geometry (4 KiB blocks and sectors)
+//! - [`make`], [`make_sharing`] mkfs with our geometry (4 KiB blocks and sectors)
 //! - [`inspect`] what the bytes of a device say it holds
 //! - [`usage`] how full a mounted one is
 //! - [`grow_mounted`], [`grow_unmounted`] up to the size of its device
@@ -16,10 +16,10 @@ mod probe;
 mod program;
 mod space;
 
-pub use copy::{Copied, alone, copy, shares};
+pub use copy::{Alone, Copied, alone, copy, shares};
 pub use freeze::{Frozen, freeze, thaw};
 pub use grow::{grow_mounted, grow_unmounted};
-pub use make::{Kind, make};
+pub use make::{Kind, make, make_sharing};
 pub use probe::{Content, inspect};
 pub use program::ProgramError;
 pub use space::{Usage, usage};

@@ -92,6 +92,7 @@ impl Cluster {
             socket: root.join("plugins/disk.csi.trine.dev/csi.sock"),
             registration_dir: Some(root.join("plugins_registry")),
             pool_dir: at("pool"),
+            pool: trine_csi_driver::PoolKind::Files,
             node_id: "node".to_owned(),
             max_volumes: 8,
             pool_bytes: None,

@@ -53,6 +53,7 @@ pub async fn csi_driver(args: &CsiDriverArgs) -> anyhow::Result<()> {
     let identity = Identity::of_node(&layout, None)?;
     let mut config = node::csi_driver_config(&layout, &identity);
     config.max_volumes = args.max_volumes;
+    config.pool = args.pool;
     if let Some(node) = &args.node_id {
         config.node_id.clone_from(node);
     }

@@ -40,6 +40,10 @@ pub struct CsiDriverArgs {
     /// Volumes that the node takes at once
     #[arg(long, default_value_t = trine_csi_driver::DEFAULT_MAX_VOLUMES)]
     pub max_volumes: u32,
+    /// What the volumes lie on: files on the host's file system, or a disk of its own, where copies are instant; auto takes
+    /// the disk where the host's files cannot share their blocks and mkfs.xfs is installed
+    #[arg(long, value_name = "auto|files|disk", default_value = "auto")]
+    pub pool: trine_csi_driver::PoolKind,
     /// Where the driver's files are
     #[command(flatten)]
     pub data_dir: DataDir,
