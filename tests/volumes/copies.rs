@@ -1,9 +1,9 @@
 //! What users do with the built-in driver's volumes: snapshots, volumes of these, clones, growth under a Pod; and nothing is left.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
-use trine_tests::{Cluster, kubectl, until};
+use trine_tests::{Cluster, kubectl};
+
+use crate::stage::{Stage, copy};
 
 /// The first claim and who writes to it.
 const WRITER: &str = r#"
@@ -34,67 +34,6 @@ kind: VolumeSnapshot
 metadata: {name: then}
 spec: {source: {persistentVolumeClaimName: data}}
 ";
-
-/// A claim with the data of something, and who reads it.
-fn copy(name: &str, source: &str, size: &str) -> String {
-    format!(
-        r"
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {{name: {name}}}
-spec:
-  accessModes: [ReadWriteOnce]
-  dataSource: {{{source}}}
-  resources: {{requests: {{storage: {size}}}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: trine.local/busybox:1
-    command: [/bin/busybox, sleep, '10000']
-    volumeMounts: [{{name: data, mountPath: /data}}]
-  volumes: [{{name: data, persistentVolumeClaim: {{claimName: {name}}}}}]
-"
-    )
-}
-
-struct Stage {
-    cluster: Cluster,
-    kubectl: PathBuf,
-}
-
-impl Stage {
-    fn said(&self, words: &[&str]) -> String {
-        kubectl::run(&self.kubectl, &self.cluster, words).expect_ok()
-    }
-
-    fn apply(&self, manifests: &str) {
-        let path = self.cluster.dir().join("run/volumes.yaml");
-        std::fs::write(&path, manifests).unwrap();
-        let _ = self.said(&["apply", "-f", &path.display().to_string()]);
-    }
-
-    fn inside(&self, pod: &str, words: &str) -> String {
-        self.said(&["exec", pod, "--", "/bin/busybox", "sh", "-c", words]).trim().to_owned()
-    }
-
-    /// The size of what is mounted, MiB.
-    fn mebibytes(&self, pod: &str) -> u64 {
-        let said = self.inside(pod, "/bin/busybox df -m /data | /bin/busybox tail -n 1");
-        said.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{said}"))
-    }
-
-    fn none_left(&self, kind: &str) {
-        until(&format!("there is no {kind}"), || {
-            let left = self.said(&["get", kind, "-A", "-o", "name"]);
-            if left.trim().is_empty() { Ok(()) } else { Err(left) }
-        });
-    }
-}
 
 #[test]
 fn volumes_are_copied_and_grow_under_their_pods_and_nothing_is_left() {
@@ -155,15 +94,5 @@ fn volumes_are_copied_and_grow_under_their_pods_and_nothing_is_left() {
     for kind in ["volumesnapshotcontent", "pv", "volumeattachment"] {
         stage.none_left(kind);
     }
-    let pool = stage.cluster.dir().join("volumes");
-    let named = |dir: &std::path::Path| -> Vec<String> {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    };
-    let own = ["lock", "targets.ledger", "own", "own.disk", "own.disk.record"];
-    let mut left = named(&pool);
-    left.retain(|name| !own.contains(&name.as_str()));
-    // What lies on a disk of its own, if this machine's pool has one.
-    left.extend(named(&pool.join("own")));
-    assert_eq!(left, Vec::<String>::new(), "{}", pool.display());
+    stage.nothing_in_the_pool();
 }

@@ -9,6 +9,9 @@ use tonic::{Request, Response, Status};
 use trine_contracts::csi::controller_client::ControllerClient;
 use trine_contracts::csi::controller_service_capability::Type as ControllerType;
 use trine_contracts::csi::controller_service_capability::rpc::Type as Rpc;
+use trine_contracts::csi::group_controller_client::GroupControllerClient;
+use trine_contracts::csi::group_controller_service_capability::Type as GroupType;
+use trine_contracts::csi::group_controller_service_capability::rpc::Type as GroupRpc;
 use trine_contracts::csi::identity_client::IdentityClient;
 use trine_contracts::csi::plugin_capability::Type as PluginType;
 use trine_contracts::csi::plugin_capability::service::Type as Service;
@@ -44,6 +47,8 @@ pub struct Offers {
     pub single_node_multi_writer: bool,
     /// It takes snapshots, and makes volumes of them.
     pub snapshot: bool,
+    /// It takes snapshots of several volumes at one moment.
+    pub group: bool,
     /// It can be asked which snapshots there are.
     pub list_snapshots: bool,
     /// It makes volumes of volumes.
@@ -63,6 +68,10 @@ impl Driver {
 
     fn controller(&self) -> ControllerClient<Channel> {
         ControllerClient::new(self.channel.clone()).max_decoding_message_size(socket::MAX_MESSAGE)
+    }
+
+    fn groups(&self) -> GroupControllerClient<Channel> {
+        GroupControllerClient::new(self.channel.clone()).max_decoding_message_size(socket::MAX_MESSAGE)
     }
 
     /// `Probe`: true once it is ready.
@@ -103,7 +112,51 @@ impl Driver {
                 }
             }
         }
+        if serves(Service::GroupControllerService) {
+            let asked = csi::GroupControllerGetCapabilitiesRequest {};
+            let mut client = self.groups();
+            let answer = client.group_controller_get_capabilities(timed(asked));
+            let offered = within("GroupControllerGetCapabilities", answer).await?.capabilities;
+            offers.group = offered.iter().any(|c| {
+                let Some(GroupType::Rpc(rpc)) = &c.r#type else { return false };
+                rpc.r#type() == GroupRpc::CreateDeleteGetVolumeGroupSnapshot
+            });
+        }
         Ok(offers)
+    }
+
+    /// `CreateVolumeGroupSnapshot`.
+    pub async fn take_group(
+        &self,
+        request: csi::CreateVolumeGroupSnapshotRequest,
+    ) -> Result<csi::VolumeGroupSnapshot, CallError> {
+        const CALL: &str = "CreateVolumeGroupSnapshot";
+        let mut request = Request::new(request);
+        request.set_timeout(SNAPSHOT_DEADLINE);
+        let mut client = self.groups();
+        let answer = before(SNAPSHOT_DEADLINE, CALL, client.create_volume_group_snapshot(request)).await?;
+        answer.group_snapshot.ok_or_else(|| holds_no_group(CALL))
+    }
+
+    /// `GetVolumeGroupSnapshot`.
+    pub async fn look_at_group(
+        &self,
+        request: csi::GetVolumeGroupSnapshotRequest,
+    ) -> Result<csi::VolumeGroupSnapshot, CallError> {
+        const CALL: &str = "GetVolumeGroupSnapshot";
+        let answer = within(CALL, self.groups().get_volume_group_snapshot(timed(request))).await?;
+        answer.group_snapshot.ok_or_else(|| holds_no_group(CALL))
+    }
+
+    /// `DeleteVolumeGroupSnapshot`.
+    pub async fn delete_group(
+        &self,
+        request: csi::DeleteVolumeGroupSnapshotRequest,
+    ) -> Result<(), CallError> {
+        let mut client = self.groups();
+        within("DeleteVolumeGroupSnapshot", client.delete_volume_group_snapshot(timed(request)))
+            .await
+            .map(drop)
     }
 
     /// `CreateVolume`.
@@ -189,6 +242,10 @@ impl Driver {
             .await
             .map(drop)
     }
+}
+
+fn holds_no_group(call: &'static str) -> CallError {
+    CallError::of(call, &Status::internal("the driver's answer holds no group snapshot"))
 }
 
 /// `message` with the deadline told to the driver.

@@ -6,12 +6,13 @@
 //! VolumeAttachment      ── attach    ── ControllerPublishVolume / ControllerUnpublishVolume
 //! PersistentVolumeClaim ── resize    ── ControllerExpandVolume, ControllerModifyVolume
 //! VolumeSnapshot        ── snapshot  ── CreateSnapshot / DeleteSnapshot
+//! VolumeGroupSnapshot   ── group     ── CreateVolumeGroupSnapshot / DeleteVolumeGroupSnapshot
 //! ```
 //!
 //! - [`run`] all of them, for the driver at one socket; [`Config`] which socket, and for which node
 //! - [`objects`] the CSIDriver and StorageClass of a driver of ours
-//! - [`provision`], [`attach`], [`resize`], [`snapshot`]: `plan` decides purely, the rest acts
-//! - [`snapshot::definitions`] the kinds of snapshots, for a cluster that has none
+//! - [`provision`], [`attach`], [`resize`], [`snapshot`], [`group`]: `plan` decides purely, the rest acts
+//! - [`snapshot::definitions`], [`group::definitions`] the kinds of snapshots, for a cluster that has none
 //! - `secrets` what classes name for drivers
 //! - `driver` the driver's calls, each under a deadline; `grpc` how their errors are read and shown
 //! - `work` one act per object at a time, with back-off
@@ -19,6 +20,7 @@
 pub mod attach;
 mod driver;
 mod finalizers;
+pub mod group;
 mod grpc;
 mod objects;
 pub mod provision;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::group;
+use crate::group::kinds::VolumeGroupSnapshotClass;
 use crate::snapshot::kinds::VolumeSnapshotClass;
 use crate::snapshot::plan::DEFAULT_CLASS;
 use trine_typed::k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec, StorageClass};
@@ -19,6 +21,8 @@ pub struct Objects {
     pub class: StorageClass,
     /// The default class of its snapshots.
     pub snapshot_class: VolumeSnapshotClass,
+    /// The default class of snapshots of several volumes.
+    pub group_class: VolumeGroupSnapshotClass,
 }
 
 /// The objects of `driver`.
@@ -61,5 +65,15 @@ pub fn objects(driver: &str) -> Objects {
         parameters: None,
         deletion_policy: "Delete".to_owned(),
     };
-    Objects { driver: CSIDriver { metadata, spec }, class, snapshot_class }
+    let group_class = VolumeGroupSnapshotClass {
+        metadata: ObjectMeta {
+            name: Some(CLASS_NAME.to_owned()),
+            annotations: Some(BTreeMap::from([(group::plan::DEFAULT_CLASS.to_owned(), "true".to_owned())])),
+            ..Default::default()
+        },
+        driver: driver.to_owned(),
+        parameters: None,
+        deletion_policy: "Delete".to_owned(),
+    };
+    Objects { driver: CSIDriver { metadata, spec }, class, snapshot_class, group_class }
 }

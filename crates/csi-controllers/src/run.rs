@@ -11,7 +11,7 @@ use trine_typed::supervise::supervised;
 
 use crate::driver::{Driver, Offers};
 use crate::objects::objects;
-use crate::{attach, provision, resize, snapshot};
+use crate::{attach, group, provision, resize, snapshot};
 
 /// The pause between two attempts to reach the driver.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
@@ -75,7 +75,8 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
         supervised("provision", &cx.stop, || provision::run(cx.clone())),
         supervised("attach", &cx.stop, || attach::run(cx.clone())),
         supervised("resize", &cx.stop, || resize::run(cx.clone())),
-        supervised("snapshot", &cx.stop, || snapshot::run(cx.clone()))
+        supervised("snapshot", &cx.stop, || snapshot::run(cx.clone())),
+        supervised("group", &cx.stop, || group::run(cx.clone()))
     );
     Ok(())
 }

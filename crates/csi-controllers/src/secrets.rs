@@ -6,6 +6,7 @@ use tonic::Status;
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use trine_typed::kube::{Api, Client};
 
+use crate::group::kinds::VolumeGroupSnapshotContent;
 use crate::grpc::CallError;
 use crate::snapshot::kinds::{VolumeSnapshot, VolumeSnapshotContent};
 
@@ -29,6 +30,8 @@ pub enum Purpose {
     NodeExpand,
     /// CreateSnapshot and DeleteSnapshot.
     Snapshot,
+    /// CreateVolumeGroupSnapshot and DeleteVolumeGroupSnapshot.
+    GroupSnapshot,
 }
 
 impl Purpose {
@@ -42,6 +45,7 @@ impl Purpose {
             Self::ControllerExpand => "controller-expand",
             Self::NodeExpand => "node-expand",
             Self::Snapshot => "snapshotter",
+            Self::GroupSnapshot => "group-snapshotter",
         }
     }
 }
@@ -82,6 +86,17 @@ impl Of {
         words.say("volumesnapshot.name", reference.name.as_ref());
         words.say("volumesnapshot.namespace", reference.namespace.as_ref());
         words.say("volumesnapshotcontent.name", content.metadata.name.as_ref());
+        words
+    }
+
+    /// A group's content, by the group that it is for.
+    #[must_use]
+    pub fn group(content: &VolumeGroupSnapshotContent) -> Self {
+        let mut words = Self::default();
+        let reference = &content.spec.volume_group_snapshot_ref;
+        words.say("volumegroupsnapshot.name", reference.name.as_ref());
+        words.say("volumegroupsnapshot.namespace", reference.namespace.as_ref());
+        words.say("volumegroupsnapshotcontent.name", content.metadata.name.as_ref());
         words
     }
 

@@ -1,6 +1,7 @@
 //! The controller's acts: making, attaching, growing and removing volumes.
 
 use trine_contracts::csi;
+use trine_kernel::testing::failpoint;
 use trine_kernel::{filesystem, loopdev};
 
 use crate::driver::Driver;
@@ -55,11 +56,15 @@ impl Driver {
             }
         })?;
         if let Some(volume) = fresh {
+            failpoint("CreateVolume: promised");
             if let Some(origin) = &origin {
                 self.copy(origin, &self.pool.image(&id))?;
+                failpoint("CreateVolume: copied");
             }
             self.pool.shape(&volume)?;
+            failpoint("CreateVolume: shaped");
             self.pool.put(&Volume { state: State::Ready, ..volume })?;
+            failpoint("CreateVolume: ready");
         }
         self.pool.get(&id)
     }
@@ -73,7 +78,10 @@ impl Driver {
             return Err(Cause::Precondition(format!("it is attached to node {}", there.node)));
         }
         self.let_go(id)?;
-        self.pool.remove(&volume)
+        failpoint("DeleteVolume: let go");
+        self.pool.remove(&volume)?;
+        failpoint("DeleteVolume: removed");
+        Ok(())
     }
 
     /// `ControllerPublishVolume`: writes the fence.
@@ -92,6 +100,7 @@ impl Driver {
             let fence = plan::publish(&volume, node, asked.block, ours, attached, self.config.max_volumes)?;
             Ok(fence.map(|fence| Volume { published: Some(fence), ..volume }))
         })?;
+        failpoint("ControllerPublishVolume: fenced");
         Ok(())
     }
 
@@ -106,7 +115,10 @@ impl Driver {
             return Ok(());
         }
         self.let_go(id)?;
-        self.pool.put(&Volume { published: None, ..volume })
+        failpoint("ControllerUnpublishVolume: let go");
+        self.pool.put(&Volume { published: None, ..volume })?;
+        failpoint("ControllerUnpublishVolume: free");
+        Ok(())
     }
 
     /// `ControllerExpandVolume`: the record, then the file and the device. Gives the size.
@@ -135,13 +147,16 @@ impl Driver {
             plan::fits(bytes, bytes - volume.bytes, space, &self.config.node_id)?;
             Ok(Some(grown.clone()))
         })?;
+        failpoint("ControllerExpandVolume: promised");
         self.follow(&grown)?;
+        failpoint("ControllerExpandVolume: grown");
         Ok(grown)
     }
 
     /// Makes image and device as large as the record says.
     fn follow(&self, volume: &Volume) -> Result<(), Cause> {
         self.pool.shape(volume)?;
+        failpoint("ControllerExpandVolume: file");
         let observed = Observed::now(self.pool.dir())?;
         match observed.device(&self.pool.image(&volume.id)) {
             Some(device) => Ok(loopdev::refresh_size(&device.device)?),

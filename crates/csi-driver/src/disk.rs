@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use trine_kernel::filesystem::{self, Kind};
 use trine_kernel::loopdev::{self, Attached};
 use trine_kernel::mountpoint::{self, Mounted};
+use trine_kernel::testing::failpoint;
 
 use crate::config::PoolKind;
 use crate::error::{Cause, chain};
@@ -111,6 +112,7 @@ impl Disk {
         if plan::grows(has, wanted) {
             let file = OpenOptions::new().write(true).open(image).map_err(Cause::file("open", image))?;
             stretch(&file, wanted, has).map_err(Cause::file("size", image))?;
+            failpoint("disk: stretched");
             self.fill()?;
             tracing::info!(from = has, to = wanted, "the pool's disk has grown with the host's");
         }
@@ -158,6 +160,7 @@ impl Place {
     /// holds nobody's data.
     fn make(&self) -> Result<(), Cause> {
         self.note(State::Creating)?;
+        failpoint("disk: intended");
         self.release()?;
         let bytes = plan::size(filesystem::usage(&self.host)?.total_bytes);
         let file = OpenOptions::new()
@@ -168,9 +171,12 @@ impl Place {
             .open(&self.image)
             .map_err(Cause::file("create", &self.image))?;
         stretch(&file, bytes, Kind::Xfs.min_bytes()).map_err(Cause::file("size", &self.image))?;
+        failpoint("disk: image");
         let device = loopdev::attach(&self.image)?;
+        failpoint("disk: attached");
         let made = filesystem::make_sharing(&device.device).map_err(Cause::from).and_then(|()| {
             file.sync_all().map_err(Cause::file("sync", &self.image))?;
+            failpoint("disk: made");
             self.note(State::Ready)
         });
         if made.is_err() {
@@ -242,12 +248,12 @@ impl Place {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.map_err(Cause::file("create", &self.folder))?;
         let options = OPTIONS.map(str::to_owned);
-        if let Err(error) =
-            mountpoint::mount_device(&device.device, &self.folder, Kind::Xfs.name(), &options)
+        if let Err(error) = mountpoint::mount_device(&device.device, &self.folder, Kind::Xfs.name(), &options)
         {
             let _ = loopdev::detach(&device);
             return Err(error.into());
         }
+        failpoint("disk: mounted");
         Ok(device.device)
     }
 
@@ -257,9 +263,7 @@ impl Place {
         loop {
             match mountpoint::unmount_all(&self.folder, false) {
                 Ok(()) => break,
-                Err(e)
-                    if e.source.kind() == std::io::ErrorKind::ResourceBusy && since.elapsed() < LET_GO =>
-                {
+                Err(e) if e.source.kind() == std::io::ErrorKind::ResourceBusy && since.elapsed() < LET_GO => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Err(e) => return Err(e.into()),

@@ -57,6 +57,9 @@ pub enum Cause {
     /// There is no such snapshot.
     #[error("there is no snapshot {0}")]
     NoSnapshot(String),
+    /// There is no such group of snapshots.
+    #[error("there is no group snapshot {0}")]
+    NoGroup(String),
     /// There is no such node here.
     #[error("this driver serves the node {ours}, not {asked}")]
     NoNode {
@@ -160,9 +163,11 @@ impl Cause {
     pub fn code(&self) -> Code {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
-            Self::NoVolume(_) | Self::NoSnapshot(_) | Self::NoNode { .. } | Self::NotAtPath { .. } => {
-                Code::NotFound
-            }
+            Self::NoVolume(_)
+            | Self::NoSnapshot(_)
+            | Self::NoGroup(_)
+            | Self::NoNode { .. }
+            | Self::NotAtPath { .. } => Code::NotFound,
             Self::Exists(_) => Code::AlreadyExists,
             Self::Size(_) | Self::LargerThanPool { .. } => Code::OutOfRange,
             Self::PoolFull { .. } | Self::NodeFull { .. } | Self::Elsewhere(_) => Code::ResourceExhausted,

@@ -13,7 +13,7 @@
 //! - [`plan`] every decision, pure
 //! - `request`, `size` what a call asks for; `error` why it cannot have it, with the gRPC code
 //! - `pool`, `record` the volumes on disk; `disk` a disk of the pool's own; `locks` one call per volume at a time
-//! - `controller`, `snapshot`, `stage`, `publish`, `measure`, `reconcile` the acts
+//! - `controller`, `snapshot`, `group`, `stage`, `publish`, `measure`, `reconcile` the acts
 //! - `service` the gRPC side
 
 mod config;
@@ -21,6 +21,7 @@ mod controller;
 mod disk;
 mod driver;
 mod error;
+mod group;
 mod locks;
 mod measure;
 mod observe;
@@ -39,7 +40,7 @@ mod teardown;
 
 pub use config::{Config, DEFAULT_MAX_VOLUMES, DRIVER_NAME, PoolKind, TOPOLOGY_KEY};
 pub use error::{Cause, DriverError};
-pub use record::{Content, Published, Snapshot, Source, State, Volume};
+pub use record::{Content, Group, Published, Snapshot, Source, State, Volume};
 pub use request::{Access, Asked};
 pub use serve::{ServeError, serve};
 pub use size::Bytes;

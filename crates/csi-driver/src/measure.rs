@@ -2,6 +2,7 @@
 
 use trine_contracts::csi;
 use trine_contracts::csi::volume_usage::Unit;
+use trine_kernel::testing::failpoint;
 use trine_kernel::{filesystem, loopdev};
 
 use crate::driver::Driver;
@@ -50,8 +51,10 @@ impl Driver {
         let _guard = self.locks.take(&request.volume_id)?;
         let (volume, device, block) = self.at_path(&request.volume_id, &request.volume_path)?;
         loopdev::refresh_size(&device)?;
+        failpoint("NodeExpandVolume: device");
         if let (false, Content::Formatted(kind)) = (block, volume.content) {
             filesystem::grow_mounted(kind, std::path::Path::new(&request.volume_path), volume.bytes)?;
+            failpoint("NodeExpandVolume: grown");
         }
         Ok(volume.bytes)
     }

@@ -9,19 +9,21 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use trine_kernel::filesystem::{self, Alone};
+use trine_kernel::testing::failpoint;
 
 use crate::config::PoolKind;
 use crate::disk::Disk;
 use crate::error::{Cause, chain};
 use crate::plan::disk as plan;
 use crate::plan::volume::Space;
-use crate::record::{self, Record, Snapshot, State, Volume};
+use crate::record::{self, Group, Record, Snapshot, State, Volume};
 
 /// How long a pool that another process is about to leave is waited for.
 const HANDOVER: Duration = Duration::from_secs(5);
 
-/// The folder of the snapshots, in the pool's.
+/// The folders of the snapshots and of their groups, in the pool's.
 const SNAPSHOTS: &str = "snapshots";
+const GROUPS: &str = "groups";
 
 /// The pool folder. Dropping it lets the next owner in.
 #[derive(Debug)]
@@ -43,6 +45,17 @@ pub struct Pool {
 struct Records {
     volumes: BTreeMap<String, Volume>,
     snapshots: BTreeMap<String, Snapshot>,
+    groups: BTreeMap<String, Group>,
+}
+
+/// The records of one kind in the folder `name` of the pool at `dir`, which is there once one was made.
+fn kept<R: Record>(dir: &Path, name: &str) -> Result<BTreeMap<String, R>, Cause> {
+    let kept = dir.join(name);
+    // An empty one is what was cut off in its removal.
+    if std::fs::remove_dir(&kept).is_ok() || !kept.exists() {
+        return Ok(BTreeMap::new());
+    }
+    record::read_all(&kept).map_err(Cause::file("list", &kept))
 }
 
 impl Pool {
@@ -63,14 +76,9 @@ impl Pool {
         let disk = Disk::open(&home, kind)?;
         let dir = disk.as_ref().map_or_else(|| home.clone(), |disk| disk.folder().to_owned());
         let volumes = record::read_all(&dir).map_err(Cause::file("list", &dir))?;
-        let kept = dir.join(SNAPSHOTS);
-        let snapshots = if kept.exists() {
-            record::read_all(&kept).map_err(Cause::file("list", &kept))?
-        } else {
-            BTreeMap::new()
-        };
+        let (snapshots, groups) = (kept(&dir, SNAPSHOTS)?, kept(&dir, GROUPS)?);
         let shares = filesystem::shares(&dir)?;
-        let records = Mutex::new(Records { volumes, snapshots });
+        let records = Mutex::new(Records { volumes, snapshots, groups });
         Ok(Self { dir, home, disk, limit, shares, records, _lock: lock })
     }
 
@@ -113,6 +121,12 @@ impl Pool {
         self.lock().snapshots.clone()
     }
 
+    /// All groups of snapshots, in whichever state.
+    #[must_use]
+    pub fn groups(&self) -> BTreeMap<String, Group> {
+        self.lock().groups.clone()
+    }
+
     /// The record of a volume that is ready for use.
     ///
     /// # Errors
@@ -141,7 +155,7 @@ impl Pool {
     /// # Errors
     /// What the file system said; the caller must not act then.
     pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<(), Cause> {
-        self.put_snapshot_locked(&mut self.lock().snapshots, snapshot)
+        self.put_in(SNAPSHOTS, &mut self.lock().snapshots, snapshot)
     }
 
     /// Writes what `decide` makes of all records and the space there is, so that two calls never promise the
@@ -174,9 +188,56 @@ impl Pool {
         let space = self.space_of(&records)?;
         let decided = decide(&records.snapshots, space)?;
         if let Some(snapshot) = &decided {
-            self.put_snapshot_locked(&mut records.snapshots, snapshot)?;
+            self.put_in(SNAPSHOTS, &mut records.snapshots, snapshot)?;
         }
         Ok(decided)
+    }
+
+    /// The same for a group and its members. The group's record is there before those of its members.
+    ///
+    /// # Errors
+    /// What `decide` or the file system said.
+    pub fn promise_group(
+        &self,
+        decide: impl FnOnce(&BTreeMap<String, Group>, Space) -> Result<Option<(Group, Vec<Snapshot>)>, Cause>,
+    ) -> Result<Option<(Group, Vec<Snapshot>)>, Cause> {
+        let mut records = self.lock();
+        let space = self.space_of(&records)?;
+        let decided = decide(&records.groups, space)?;
+        if let Some((group, members)) = &decided {
+            if let Some(other) = members.iter().find(|m| records.snapshots.contains_key(&m.id)) {
+                return Err(Cause::Exists(format!("a snapshot {:?} exists", other.name)));
+            }
+            self.put_in(GROUPS, &mut records.groups, group)?;
+            failpoint("CreateVolumeGroupSnapshot: promised");
+            for member in members {
+                self.put_in(SNAPSHOTS, &mut records.snapshots, member)?;
+            }
+        }
+        Ok(decided)
+    }
+
+    /// Writes `group` to disk, then to memory.
+    ///
+    /// # Errors
+    /// What the file system said; the caller must not act then.
+    pub fn put_group(&self, group: &Group) -> Result<(), Cause> {
+        self.put_in(GROUPS, &mut self.lock().groups, group)
+    }
+
+    /// Removes the record of group `id`, whose members are gone.
+    ///
+    /// # Errors
+    /// What the file system said; a repetition goes on from there.
+    pub fn remove_group(&self, id: &str) -> Result<(), Cause> {
+        let dir = self.dir.join(GROUPS);
+        let mut records = self.lock();
+        record::remove(&dir, id).map_err(Cause::file("remove a record in", &dir))?;
+        records.groups.remove(id);
+        if records.groups.is_empty() {
+            let _ = std::fs::remove_dir(dir);
+        }
+        Ok(())
     }
 
     /// The bytes of the disk that the image at `path` has, its own and shared ones.
@@ -198,7 +259,9 @@ impl Pool {
             .mode(0o600)
             .open(&path)
             .map_err(Cause::file("create", &path))?;
+        failpoint("image: there");
         file.set_len(volume.bytes).map_err(Cause::file("size", &path))?;
+        failpoint("image: sized");
         file.sync_all().map_err(Cause::file("sync", &path))
     }
 
@@ -289,15 +352,16 @@ impl Pool {
         Ok(())
     }
 
-    fn put_snapshot_locked(
+    fn put_in<R: Record + Clone>(
         &self,
-        snapshots: &mut BTreeMap<String, Snapshot>,
-        snapshot: &Snapshot,
+        folder: &str,
+        records: &mut BTreeMap<String, R>,
+        record: &R,
     ) -> Result<(), Cause> {
-        let dir = self.dir.join(SNAPSHOTS);
+        let dir = self.dir.join(folder);
         std::fs::create_dir_all(&dir).map_err(Cause::file("create", &dir))?;
-        record::write(&dir, snapshot).map_err(Cause::file("write the record in", &dir))?;
-        snapshots.insert(snapshot.id.clone(), snapshot.clone());
+        record::write(&dir, record).map_err(Cause::file("write the record in", &dir))?;
+        records.insert(record.id().to_owned(), record.clone());
         Ok(())
     }
 
@@ -310,7 +374,7 @@ impl Pool {
 fn unlink(dir: &Path, image: &Path, id: &str) -> Result<(), Cause> {
     match std::fs::remove_file(image) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Cause::file("remove", image)(e)),
-        _ => {}
+        _ => failpoint("image: removed"),
     }
     record::remove(dir, id).map_err(Cause::file("remove the record of", image))
 }

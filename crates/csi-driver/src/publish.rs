@@ -7,6 +7,7 @@ use std::path::Path;
 
 use trine_contracts::csi;
 use trine_kernel::mountpoint;
+use trine_kernel::testing::failpoint;
 
 use crate::driver::Driver;
 use crate::error::Cause;
@@ -68,16 +69,22 @@ impl Driver {
                 return Err(Cause::Precondition(text));
             }
             mountpoint::unmount_all(&path, false)?;
+            failpoint("NodeUnpublishVolume: unmounted");
         }
         remove_target(&path)?;
+        failpoint("NodeUnpublishVolume: removed");
         self.targets.remove(&path.to_string_lossy())?;
+        failpoint("NodeUnpublishVolume: forgotten");
         Ok(())
     }
 
     fn bind(&self, target: &Target, source: &Path) -> Result<(), Cause> {
         self.targets.put(&target.path.to_string_lossy(), target)?;
+        failpoint("NodePublishVolume: intended");
         make_target(target)?;
+        failpoint("NodePublishVolume: target");
         mountpoint::bind(source, &target.path, target.readonly)?;
+        failpoint("NodePublishVolume: bound");
         Ok(())
     }
 }

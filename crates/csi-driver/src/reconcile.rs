@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use trine_kernel::testing::failpoint;
 use trine_kernel::{filesystem, loopdev};
 
 use crate::driver::Driver;
@@ -25,6 +26,7 @@ impl Driver {
                 tracing::warn!(%error, "leftover device stays");
             }
         }
+        failpoint("start: devices");
         // A copy that was cut off leaves the file system standing still, and everybody in it.
         for device in &observed.attached {
             for place in observed.places(&device.device) {
@@ -34,6 +36,12 @@ impl Driver {
                     // Of a raw device, or of a mount that is dead.
                     Err(error) => tracing::debug!(%error, "not thawed"),
                 }
+            }
+        }
+        failpoint("start: thawed");
+        for group in self.pool.groups().into_values().filter(|g| g.state != State::Ready) {
+            if let Err(error) = self.remove_group(&group) {
+                tracing::warn!(group = group.id, error = %crate::error::chain(&error), "group snapshot not reconciled");
             }
         }
         for snapshot in self.pool.snapshots().into_values() {
@@ -56,6 +64,7 @@ impl Driver {
                 tracing::warn!(volume = volume.id, error = %crate::error::chain(&error), "volume not reconciled");
             }
         }
+        failpoint("start: records");
         let gone = |path: &PathBuf| observed.top(path).is_none();
         for target in self.targets.all().into_values().filter(|t| gone(&t.path)) {
             self.targets.remove(&target.path.to_string_lossy())?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use trine_kernel::filesystem::Kind;
+use trine_kernel::testing::failpoint;
 
 use crate::request::Access;
 
@@ -67,6 +68,25 @@ pub struct Snapshot {
     pub data: u64,
     /// When it was taken: seconds and nanoseconds since 1970.
     pub taken: (i64, i32),
+    /// The group that it was taken in, and goes with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+/// One group's record: `groups/<id>.json`. Its members are snapshots like others; until it is ready they are nobody's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// The id that callers use.
+    pub id: String,
+    /// The name it was asked for by.
+    pub name: String,
+    /// How far its making or unmaking has come.
+    pub state: State,
+    /// Its members' ids, by the ids of the volumes that they are of.
+    pub members: BTreeMap<String, String>,
+    /// When it was taken: seconds and nanoseconds since 1970.
+    pub taken: (i64, i32),
 }
 
 /// What has a record.
@@ -75,8 +95,6 @@ pub trait Record: Serialize + DeserializeOwned {
     fn id(&self) -> &str;
     /// How far it has come.
     fn state(&self) -> State;
-    /// Its size, bytes.
-    fn bytes(&self) -> u64;
     /// The same in another state.
     #[must_use]
     fn in_state(&self, state: State) -> Self;
@@ -91,9 +109,6 @@ macro_rules! record {
             fn state(&self) -> State {
                 self.state
             }
-            fn bytes(&self) -> u64 {
-                self.bytes
-            }
             fn in_state(&self, state: State) -> Self {
                 Self { state, ..self.clone() }
             }
@@ -102,6 +117,7 @@ macro_rules! record {
 }
 record!(Volume);
 record!(Snapshot);
+record!(Group);
 
 /// Intent before act: `Creating` and `Deleting` are finished or undone at the next start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,7 +201,9 @@ pub fn write_file(dir: &Path, name: &str, content: &impl Serialize) -> io::Resul
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&fresh)?;
     file.write_all(&bytes)?;
     file.sync_data()?;
+    failpoint("volume record: drafted");
     std::fs::rename(&fresh, dir.join(name))?;
+    failpoint("volume record: in place");
     sync_dir(dir)
 }
 
@@ -196,7 +214,10 @@ pub fn write_file(dir: &Path, name: &str, content: &impl Serialize) -> io::Resul
 pub fn remove(dir: &Path, id: &str) -> io::Result<()> {
     match std::fs::remove_file(dir.join(format!("{id}.json"))) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => sync_dir(dir),
+        _ => {
+            failpoint("volume record: removed");
+            sync_dir(dir)
+        }
     }
 }
 

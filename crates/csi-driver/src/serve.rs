@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use trine_contracts::csi::controller_server::ControllerServer;
+use trine_contracts::csi::group_controller_server::GroupControllerServer;
 use trine_contracts::csi::identity_server::IdentityServer;
 use trine_contracts::csi::node_server::NodeServer;
 use trine_contracts::deadline::Deadlines;
@@ -66,6 +67,7 @@ pub async fn serve(config: Config, stop: CancellationToken) -> Result<(), ServeE
         .layer(Deadlines)
         .add_service(IdentityServer::new(service.clone()))
         .add_service(ControllerServer::new(service.clone()))
+        .add_service(GroupControllerServer::new(service.clone()))
         .add_service(NodeServer::new(service))
         .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
     let registration = register(&config, stop.clone());

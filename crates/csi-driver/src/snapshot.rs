@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use trine_contracts::csi;
-use trine_kernel::filesystem;
+use trine_kernel::filesystem::{self, Frozen};
+use trine_kernel::testing::failpoint;
 
 use crate::driver::Driver;
 use crate::error::Cause;
@@ -25,12 +26,19 @@ pub(crate) struct Origin {
     /// What it holds.
     pub(crate) content: Content,
     /// The volume, where it is one: it may be in use.
-    volume: Option<Volume>,
+    pub(crate) volume: Option<Volume>,
     _guard: Guard,
 }
 
+/// Volumes that stand still as long as this lives.
+pub(crate) struct Still {
+    frozen: Vec<Frozen>,
+    /// Those in use as raw devices: what was written is on the disk, but they go on.
+    pub(crate) raw: Vec<String>,
+}
+
 /// Locks of snapshots are apart from those of volumes, whose ids may be the same.
-fn lock_of(id: &str) -> String {
+pub(crate) fn lock_of(id: &str) -> String {
     format!("snapshot {id}")
 }
 
@@ -65,6 +73,7 @@ impl Driver {
                     content: volume.content,
                     access: volume.access,
                     data: written,
+                    group: None,
                     taken: (
                         i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
                         i32::try_from(now.subsec_nanos()).unwrap_or_default(),
@@ -73,8 +82,11 @@ impl Driver {
             }
         })?;
         if let Some(snapshot) = fresh {
+            failpoint("CreateSnapshot: promised");
             self.copy(&origin, &self.pool.snapshot_image(&id))?;
+            failpoint("CreateSnapshot: copied");
             self.pool.put_snapshot(&Snapshot { state: State::Ready, ..snapshot })?;
+            failpoint("CreateSnapshot: ready");
         }
         self.pool.snapshot(&id)
     }
@@ -84,7 +96,14 @@ impl Driver {
         required(id, "snapshot_id")?;
         let _guard = self.locks.take(&lock_of(id))?;
         match self.pool.snapshots().remove(id) {
-            Some(snapshot) => self.pool.remove_snapshot(&snapshot),
+            Some(Snapshot { group: Some(group), .. }) => {
+                Err(Cause::Invalid(format!("it is one of the group snapshot {group} and goes with that")))
+            }
+            Some(snapshot) => {
+                self.pool.remove_snapshot(&snapshot)?;
+                failpoint("DeleteSnapshot: removed");
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -113,25 +132,37 @@ impl Driver {
 
     /// Copies `origin` to the file `to`, whole: what its user has synced is in it, and its file system needs no repair.
     pub(crate) fn copy(&self, origin: &Origin, to: &Path) -> Result<(), Cause> {
+        let _still = self.hold(std::slice::from_ref(origin))?;
+        Self::copy_still(&origin.image, to)
+    }
+
+    /// Makes the file `to` a copy of an image that stands still.
+    pub(crate) fn copy_still(image: &Path, to: &Path) -> Result<(), Cause> {
+        failpoint("copy: still");
+        let copied = filesystem::copy(image, to)?;
+        failpoint("copy: made");
+        tracing::debug!(from = %image.display(), to = %to.display(), ?copied, "copied");
+        Ok(())
+    }
+
+    /// Holds all of `origins` still, until what is given back is dropped.
+    pub(crate) fn hold(&self, origins: &[Origin]) -> Result<Still, Cause> {
         let observed = Observed::now(self.pool.dir())?;
-        let device = origin.volume.as_ref().and_then(|_| observed.device(&origin.image));
-        let mounted = device.and_then(|device| {
+        let mut still = Still { frozen: Vec::new(), raw: Vec::new() };
+        for origin in origins {
+            let Some(volume) = &origin.volume else { continue };
+            let Some(device) = observed.device(&origin.image) else { continue };
             let root = |m: &&trine_kernel::mountpoint::Mounted| {
                 m.source == device.device && m.root == Path::new("/")
             };
-            observed.mounted.iter().find(root)
-        });
-        // Until the end of this function.
-        let _frozen = match mounted {
-            Some(mount) => Some(filesystem::freeze(&mount.target)?),
-            None => None,
-        };
-        if let (Some(device), None) = (device, mounted) {
-            let raw = File::open(&device.device).and_then(|file| file.sync_all());
-            raw.map_err(Cause::file("sync", &device.device))?;
+            if let Some(mount) = observed.mounted.iter().find(root) {
+                still.frozen.push(filesystem::freeze(&mount.target)?);
+            } else {
+                let raw = File::open(&device.device).and_then(|file| file.sync_all());
+                raw.map_err(Cause::file("sync", &device.device))?;
+                still.raw.push(volume.id.clone());
+            }
         }
-        let copied = filesystem::copy(&origin.image, to)?;
-        tracing::debug!(from = %origin.image.display(), to = %to.display(), ?copied, "copied");
-        Ok(())
+        Ok(still)
     }
 }

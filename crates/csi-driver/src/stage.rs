@@ -4,6 +4,7 @@ use std::path::Path;
 
 use trine_contracts::csi;
 use trine_kernel::filesystem::{self, Content as Found, Kind};
+use trine_kernel::testing::failpoint;
 use trine_kernel::{loopdev, mountpoint};
 
 use crate::driver::Driver;
@@ -23,8 +24,10 @@ impl Driver {
         let volume = self.pool.get(&request.volume_id)?;
         plan::fence(&volume, &self.config.node_id, asked.block)?;
         let device = self.device(&volume)?;
+        failpoint("NodeStageVolume: device");
         if asked.block {
             self.mark_raw(&volume)?;
+            failpoint("NodeStageVolume: raw");
             return Ok(format!("raw {}", device.display()));
         }
         let staging = real(&request.staging_target_path)?;
@@ -58,12 +61,14 @@ impl Driver {
         }
         if places.contains(&staging.as_path()) {
             mountpoint::unmount_all(&staging, false)?;
+            failpoint("NodeUnstageVolume: unmounted");
         }
         let observed = Observed::now(self.pool.dir())?;
         if let Some(place) = observed.places(&device.device).first() {
             return Err(Cause::Precondition(format!("it is still mounted at {}", place.display())));
         }
         loopdev::detach(device)?;
+        failpoint("NodeUnstageVolume: detached");
         Ok(())
     }
 
@@ -104,11 +109,15 @@ impl Driver {
         let short = matches!(found, Found::Ours { bytes, .. } if !made && bytes < volume.bytes);
         if short && kind == Kind::Ext4 {
             filesystem::grow_unmounted(device)?;
+            failpoint("NodeStageVolume: grown before");
         }
         std::fs::create_dir_all(staging).map_err(Cause::file("create", staging))?;
+        failpoint("NodeStageVolume: folder");
         mountpoint::mount_device(device, staging, kind.name(), &plan::mount_options(kind, &asked.options))?;
+        failpoint("NodeStageVolume: mounted");
         if short && kind == Kind::Xfs {
             filesystem::grow_mounted(kind, staging, volume.bytes)?;
+            failpoint("NodeStageVolume: grown");
         }
         let verb = if made { "made and mounted" } else { "mounted" };
         Ok(format!("{kind} {verb} on {}", device.display()))
@@ -119,7 +128,9 @@ impl Driver {
     fn format(&self, volume: &Volume, kind: Kind, device: &Path) -> Result<(), Cause> {
         kind.available()?;
         self.pool.put(&Volume { content: Content::Formatting(kind), ..volume.clone() })?;
+        failpoint("NodeStageVolume: formatting");
         filesystem::make(kind, device)?;
+        failpoint("NodeStageVolume: made");
         self.pool.put(&Volume { content: Content::Formatted(kind), ..volume.clone() })
     }
 }

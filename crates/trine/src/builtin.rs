@@ -72,11 +72,26 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
         ("/api/v1/namespaces/kube-system/serviceaccounts".to_owned(), account),
     ];
     let kinds = trine_csi_controllers::snapshot::definitions();
-    let kinds = futures::future::try_join_all(kinds.into_iter().map(|kind| define(client, kind)));
-    let mut class = json!(objects.snapshot_class);
-    class["apiVersion"] = json!(trine_csi_controllers::snapshot::kinds::API_VERSION);
-    class["kind"] = json!("VolumeSnapshotClass");
-    tokio::spawn(create_when_defined(client.clone(), class));
+    let kinds = kinds.into_iter().chain(trine_csi_controllers::group::definitions());
+    let kinds = futures::future::try_join_all(kinds.map(|kind| define(client, kind)));
+    for (kind, plural, version, mut class) in [
+        (
+            "VolumeSnapshotClass",
+            "volumesnapshotclasses",
+            trine_csi_controllers::snapshot::kinds::API_VERSION,
+            json!(objects.snapshot_class),
+        ),
+        (
+            "VolumeGroupSnapshotClass",
+            "volumegroupsnapshotclasses",
+            trine_csi_controllers::group::kinds::API_VERSION,
+            json!(objects.group_class),
+        ),
+    ] {
+        class["apiVersion"] = json!(version);
+        class["kind"] = json!(kind);
+        tokio::spawn(create_when_defined(client.clone(), format!("/apis/{version}/{plural}"), class));
+    }
     let names = settings.cluster_dns.iter().map(|address| {
         let path = format!("/api/v1/namespaces/{}/services", trine_dns::announce::NAMESPACE);
         (path, trine_dns::announce::service(&address.to_string()))
@@ -111,16 +126,15 @@ async fn define(client: &Client, kind: Value) -> anyhow::Result<()> {
     client.request::<Value>(request).await.with_context(|| format!("cannot define {name}")).map(drop)
 }
 
-/// Creates the class of the driver's snapshots, once its kind is served.
-async fn create_when_defined(client: Client, class: Value) {
-    let path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
+/// Creates a class of the driver's snapshots, once its kind is served.
+async fn create_when_defined(client: Client, path: String, class: Value) {
     for _ in 0..DEFINED_LOOKS {
-        match create(&client, path.to_owned(), class.clone()).await {
+        match create(&client, path.clone(), class.clone()).await {
             Ok(()) => return,
             Err(_) => tokio::time::sleep(DEFINED_PAUSE).await,
         }
     }
-    tracing::warn!("the class of the driver's snapshots could not be made: their kind is not served");
+    tracing::warn!(path, "a class of the driver's snapshots could not be made: its kind is not served");
 }
 
 /// One that is there already is left. A Service that is there is refused for its address, not for its name, so whoever is refused looks.

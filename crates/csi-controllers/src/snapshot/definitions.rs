@@ -10,17 +10,30 @@ pub fn definitions() -> [Value; 3] {
     [snapshot(), content(), class()]
 }
 
-fn text(about: &str) -> Value {
+pub(crate) fn text(about: &str) -> Value {
     json!({"type": "string", "description": about})
 }
 
-fn error() -> Value {
+pub(crate) fn error() -> Value {
     json!({"type": "object", "description": "Why it is not ready.", "properties": {
         "time": {"type": "string", "format": "date-time", "description": "When it was so."},
         "message": text("Why.")}})
 }
 
 fn definition(
+    names: (&str, &str, &str),
+    short: &[&str],
+    scope: &str,
+    schema: &Value,
+    columns: &Value,
+) -> Value {
+    definition_in(GROUP, &[VERSION], names, short, scope, schema, columns)
+}
+
+/// The definition of a kind of `group`, in versions that differ by name alone; the first is stored.
+pub(crate) fn definition_in(
+    group: &str,
+    versions: &[&str],
     (kind, plural, singular): (&str, &str, &str),
     short: &[&str],
     scope: &str,
@@ -28,29 +41,33 @@ fn definition(
     columns: &Value,
 ) -> Value {
     let status = schema["properties"].get("status").is_some();
-    let mut version = json!({
-        "name": VERSION, "served": true, "storage": true,
-        "schema": {"openAPIV3Schema": schema}, "additionalPrinterColumns": columns,
-    });
-    if status {
-        version["subresources"] = json!({"status": {}});
-    }
+    let version = |name: &&str| {
+        let mut version = json!({
+            "name": name, "served": true, "storage": *name == versions[0],
+            "schema": {"openAPIV3Schema": schema}, "additionalPrinterColumns": columns,
+        });
+        if status {
+            version["subresources"] = json!({"status": {}});
+        }
+        version
+    };
+    let versions: Vec<Value> = versions.iter().map(version).collect();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": format!("{plural}.{GROUP}"),
+            "name": format!("{plural}.{group}"),
             // Names in this group are the community's: whoever defines them says where that was agreed.
             "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter/pull/814"},
         },
         "spec": {
-            "group": GROUP, "scope": scope, "versions": [version],
+            "group": group, "scope": scope, "versions": versions,
             "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular,
                 "shortNames": short},
         },
     })
 }
 
-fn object(about: &str, properties: &Value, required: &[&str]) -> Value {
+pub(crate) fn object(about: &str, properties: &Value, required: &[&str]) -> Value {
     let mut properties = properties.clone();
     for (key, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
         properties[key] = json!({"type": kind});

@@ -17,7 +17,7 @@ pub const VERSION: &str = "v1";
 pub const API_VERSION: &str = "snapshot.storage.k8s.io/v1";
 
 macro_rules! kind {
-    ($kind:ident, $plural:literal, $scope:ty) => {
+    ($group:expr, $version:expr, $kind:ident, $plural:literal, $scope:ty) => {
         impl Resource for $kind {
             type DynamicType = ();
             type Scope = $scope;
@@ -26,10 +26,10 @@ macro_rules! kind {
                 stringify!($kind).into()
             }
             fn group((): &()) -> Cow<'_, str> {
-                GROUP.into()
+                $group.into()
             }
             fn version((): &()) -> Cow<'_, str> {
-                VERSION.into()
+                $version.into()
             }
             fn plural((): &()) -> Cow<'_, str> {
                 $plural.into()
@@ -44,9 +44,11 @@ macro_rules! kind {
     };
 }
 
-kind!(VolumeSnapshot, "volumesnapshots", NamespaceResourceScope);
-kind!(VolumeSnapshotContent, "volumesnapshotcontents", ClusterResourceScope);
-kind!(VolumeSnapshotClass, "volumesnapshotclasses", ClusterResourceScope);
+pub(crate) use kind;
+
+kind!(GROUP, VERSION, VolumeSnapshot, "volumesnapshots", NamespaceResourceScope);
+kind!(GROUP, VERSION, VolumeSnapshotContent, "volumesnapshotcontents", ClusterResourceScope);
+kind!(GROUP, VERSION, VolumeSnapshotClass, "volumesnapshotclasses", ClusterResourceScope);
 
 /// What a user asks for: a snapshot of a claim, or one that is there already.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -96,6 +98,9 @@ pub struct SnapshotStatus {
     /// The least size of such a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore_size: Option<Quantity>,
+    /// The group that it was taken in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_group_snapshot_name: Option<String>,
     /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<SnapshotError>,
@@ -196,6 +201,9 @@ pub struct ContentStatus {
     /// Whether volumes can be made of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_to_use: Option<bool>,
+    /// The driver's handle of the group that it was taken in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_group_snapshot_handle: Option<String>,
     /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<SnapshotError>,

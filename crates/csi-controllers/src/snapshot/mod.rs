@@ -10,7 +10,7 @@
 //! - `act` the calls and the writes
 
 mod act;
-mod definitions;
+pub(crate) mod definitions;
 pub mod kinds;
 pub mod plan;
 pub mod status;

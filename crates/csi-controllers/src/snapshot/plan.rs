@@ -25,6 +25,12 @@ pub const BEING_DELETED: &str = "snapshot.storage.kubernetes.io/volumesnapshot-b
 /// On which node a content's snapshot lies, where each node has a driver of its own.
 pub const NODE: &str = "snapshot.storage.kubernetes.io/managed-by";
 
+/// Keeps a snapshot as long as the group that it was taken in.
+pub const IN_GROUP: &str = "snapshot.storage.kubernetes.io/volumesnapshot-in-group-protection";
+/// Said of a content that was taken in a group: the driver's handle of that. It goes with the group, and the driver is not asked
+/// about it alone.
+pub const GROUP_HANDLE: &str = "groupsnapshot.storage.kubernetes.io/volumeGroupSnapshotHandle";
+
 /// For whom the plan is.
 #[derive(Debug, Clone, Default)]
 pub struct Me {
@@ -156,13 +162,18 @@ fn origin(world: &World, snapshot: &VolumeSnapshot) -> Option<Origin> {
 
 /// With a driver per node, a node's are those of the volumes that it can reach.
 fn reaches(world: &World, me: &Me, volume: &PersistentVolume) -> bool {
+    is_reached(&world.nodes, me, volume)
+}
+
+/// Whether a volume is of the driver, and where `me` serves only one node, in reach of that.
+pub(crate) fn is_reached(nodes: &BTreeMap<String, Arc<Node>>, me: &Me, volume: &PersistentVolume) -> bool {
     let spec = volume.spec.as_ref();
     let ours = spec.and_then(|s| s.csi.as_ref()).is_some_and(|csi| csi.driver == me.driver);
     let affinity = spec.and_then(|s| s.node_affinity.as_ref());
     ours && me
         .node
         .as_ref()
-        .is_none_or(|node| world.nodes.get(node).is_some_and(|node| topology::allows(affinity, node)))
+        .is_none_or(|node| nodes.get(node).is_some_and(|node| topology::allows(affinity, node)))
 }
 
 fn content_is_mine(me: &Me, content: &VolumeSnapshotContent) -> bool {
@@ -170,7 +181,22 @@ fn content_is_mine(me: &Me, content: &VolumeSnapshotContent) -> bool {
     content.spec.driver == me.driver && me.node.as_ref().is_none_or(|node| on.is_none_or(|on| on == node))
 }
 
+/// The group that a snapshot was taken in.
+#[must_use]
+pub fn group_of(snapshot: &VolumeSnapshot) -> Option<&str> {
+    let owners = snapshot.metadata.owner_references.iter().flatten();
+    owners.into_iter().find(|o| o.kind == "VolumeGroupSnapshot").map(|o| o.uid.as_str())
+}
+
 fn for_snapshot(world: &World, me: &Me, snapshot: &Arc<VolumeSnapshot>) -> Option<Action> {
+    let member = group_of(snapshot).is_some();
+    let kept = has(snapshot.metadata.finalizers.as_ref(), IN_GROUP);
+    if member
+        && (content_of(world, snapshot).is_none() || kept && snapshot.metadata.deletion_timestamp.is_some())
+    {
+        // Its group makes it, and lets it go.
+        return None;
+    }
     let content = content_of(world, snapshot);
     if let Some(content) = content {
         if !content_is_mine(me, content) {
@@ -219,6 +245,10 @@ fn leave(world: &World, me: &Me, snapshot: &Arc<VolumeSnapshot>, mine: bool) -> 
 }
 
 fn content_of<'a>(world: &'a World, snapshot: &VolumeSnapshot) -> Option<&'a Arc<VolumeSnapshotContent>> {
+    if group_of(snapshot).is_some() {
+        let bound = snapshot.status.as_ref()?.bound_volume_snapshot_content_name.as_ref();
+        return world.contents.get(bound?);
+    }
     let named = snapshot.spec.source.volume_snapshot_content_name.clone();
     world.contents.get(&named.unwrap_or_else(|| content_name(snapshot)))
 }
@@ -302,7 +332,12 @@ fn with_content(
 
 /// Whether a volume is being made of it: of a claim that has none yet.
 fn is_used(world: &World, snapshot: &VolumeSnapshot) -> bool {
-    world.claims.iter().any(|claim| {
+    is_copied(&world.claims, snapshot)
+}
+
+/// Whether one of `claims`, which has no volume yet, is to be filled from `snapshot`.
+pub(crate) fn is_copied(claims: &[Arc<PersistentVolumeClaim>], snapshot: &VolumeSnapshot) -> bool {
+    claims.iter().any(|claim| {
         let Some(spec) = &claim.spec else { return false };
         let named = spec.data_source.as_ref().map(|d| (d.kind.as_str(), Some(&d.name)));
         let unbound = spec.volume_name.as_deref().is_none_or(str::is_empty);
@@ -353,13 +388,15 @@ fn for_content(world: &World, me: &Me, content: &Arc<VolumeSnapshotContent>) -> 
         if user.is_some_and(|s| s.metadata.deletion_timestamp.is_none()) {
             return None;
         }
-        return Some(if content.spec.deletion_policy == "Delete" {
+        let member = content.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(GROUP_HANDLE));
+        return Some(if content.spec.deletion_policy == "Delete" && !member {
             Action::Delete(Arc::clone(content), class)
         } else {
             Action::Forget(Arc::clone(content))
         });
     }
-    if ready {
+    let member = content.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(GROUP_HANDLE));
+    if ready || member {
         return None;
     }
     if content.spec.source.volume_handle.is_some() {

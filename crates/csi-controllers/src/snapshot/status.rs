@@ -23,6 +23,8 @@ pub fn of(content: &VolumeSnapshotContent) -> SnapshotStatus {
         creation_time: time,
         ready_to_use: Some(status.ready_to_use.unwrap_or_default()),
         restore_size: size,
+        // Said by its group.
+        volume_group_snapshot_name: None,
         error: status.error,
     }
 }

@@ -87,6 +87,7 @@ mod tests {
             access: volume.access,
             data: 1 << 20,
             taken: (1, 2),
+            group: None,
         }
     }
 

@@ -82,8 +82,7 @@ mod tests {
 
     #[test]
     fn what_is_there_stays_and_a_disk_is_made_where_it_helps() {
-        let facts =
-            |made, volumes, shares, able| Facts { made, volumes, shares, able };
+        let facts = |made, volumes, shares, able| Facts { made, volumes, shares, able };
         let (auto, files, disk) = (PoolKind::Auto, PoolKind::Files, PoolKind::Disk);
         let (made, half) = (Some(State::Ready), Some(State::Creating));
         for (name, asked, facts, expected) in [
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_host_fills_before_the_disk_and_neither_is_promised_twice() {
-        assert!(size(250 << 30) > 252 << 30 && size(250 << 30) % 4096 == 0);
+        assert!(size(250 << 30) > 252 << 30 && size(250 << 30).is_multiple_of(4096));
         assert!(!grows(100 << 30, 101 << 30) && grows(100 << 30, 102 << 30));
         let gib = 1 << 30;
         for (name, inside, host, unwritten, set_aside, expected) in [

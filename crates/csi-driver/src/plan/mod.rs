@@ -2,6 +2,7 @@
 //!
 //! - [`volume`] may it be made, attached, listed
 //! - [`copy`] snapshots, and volumes made of others
+//! - [`group`] snapshots of several volumes at one moment
 //! - [`stage`] device, file system, mount
 //! - [`target`] binding it where a Pod sees it
 //! - [`leftover`] devices that nobody needs
@@ -9,6 +10,7 @@
 
 pub mod copy;
 pub mod disk;
+pub mod group;
 pub mod leftover;
 pub mod stage;
 pub mod target;

@@ -31,6 +31,7 @@ impl Identity for Service {
         let capabilities = [
             offered(ServiceType::ControllerService),
             offered(ServiceType::VolumeAccessibilityConstraints),
+            offered(ServiceType::GroupControllerService),
             Type::VolumeExpansion(VolumeExpansion { r#type: ExpansionType::Online.into() }),
         ];
         let capabilities =

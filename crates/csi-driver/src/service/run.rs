@@ -8,7 +8,7 @@ use tracing::Span;
 use crate::driver::Driver;
 use crate::error::{Cause, DriverError};
 
-/// All three services over one driver.
+/// All services over one driver.
 #[derive(Clone)]
 pub struct Service {
     pub(super) driver: Arc<Driver>,

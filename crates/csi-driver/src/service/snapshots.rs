@@ -20,7 +20,7 @@ pub(super) fn source(source: &Source) -> csi::VolumeContentSource {
     csi::VolumeContentSource { r#type: Some(kind) }
 }
 
-fn describe(snapshot: &Snapshot) -> csi::Snapshot {
+pub(super) fn describe(snapshot: &Snapshot) -> csi::Snapshot {
     let (seconds, nanos) = snapshot.taken;
     csi::Snapshot {
         size_bytes: signed(snapshot.bytes),
@@ -28,7 +28,7 @@ fn describe(snapshot: &Snapshot) -> csi::Snapshot {
         source_volume_id: snapshot.volume.clone(),
         creation_time: Some(prost_types::Timestamp { seconds, nanos }),
         ready_to_use: snapshot.state == State::Ready,
-        group_snapshot_id: String::new(),
+        group_snapshot_id: snapshot.group.clone().unwrap_or_default(),
     }
 }
 

@@ -4,6 +4,10 @@
 #[path = "../volume/copies.rs"]
 mod copies;
 mod disk;
+#[path = "../volume/groups.rs"]
+mod groups;
+#[path = "../volume/host.rs"]
+mod host;
 #[path = "../volume/life.rs"]
 mod life;
 #[path = "../volume/refusals.rs"]
@@ -14,4 +18,6 @@ mod restart;
 mod rig;
 
 /// Volumes lie on a disk of the pool's own.
-const POOL: trine_csi_driver::PoolKind = trine_csi_driver::PoolKind::Disk;
+fn pool() -> trine_csi_driver::PoolKind {
+    trine_csi_driver::PoolKind::Disk
+}

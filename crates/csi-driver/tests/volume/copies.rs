@@ -1,7 +1,6 @@
 //! Snapshots, and volumes made of snapshots and of volumes: what is in them, whoever writes meanwhile.
 
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use tonic::Code;
 use trine_contracts::csi;

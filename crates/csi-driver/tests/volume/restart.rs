@@ -125,7 +125,7 @@ async fn teardown_lets_go_of_everything_and_keeps_the_data() {
     std::fs::remove_file(rig.pool().join("targets.ledger")).unwrap();
     teardown(&rig.pool()).unwrap();
     teardown(&rig.pool()).unwrap();
-    if crate::POOL == PoolKind::Disk {
+    if crate::pool() == PoolKind::Disk {
         assert_eq!(rig.left(), Vec::<String>::new());
         assert!(loopdev::of_file(&rig.pool().join("own.disk")).unwrap().is_empty());
         rig.run().await;

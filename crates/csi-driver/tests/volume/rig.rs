@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::transport::Channel;
 use trine_contracts::csi::controller_client::ControllerClient;
+use trine_contracts::csi::group_controller_client::GroupControllerClient;
 use trine_contracts::csi::node_client::NodeClient;
 use trine_contracts::csi::volume_capability::access_mode::Mode;
 use trine_contracts::csi::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
@@ -23,6 +24,19 @@ pub struct Rig {
     dir: Option<tempfile::TempDir>,
     pub pool_bytes: Option<u64>,
     running: Option<(CancellationToken, JoinHandle<Result<(), ServeError>>)>,
+}
+
+/// The driver's settings in the folder `root`.
+pub fn config(root: &Path, pool_bytes: Option<u64>) -> Config {
+    Config {
+        socket: root.join("csi.sock"),
+        registration_dir: Some(root.join("reg")),
+        pool_dir: root.join("pool"),
+        pool: crate::pool(),
+        node_id: NODE.to_owned(),
+        max_volumes: DEFAULT_MAX_VOLUMES,
+        pool_bytes,
+    }
 }
 
 impl Rig {
@@ -46,18 +60,23 @@ impl Rig {
         rig
     }
 
+    /// Without a driver: somebody else runs that.
+    #[allow(dead_code, reason = "not all test programs with this file need it")]
+    pub fn bare() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        Self { root, dir: Some(dir), pool_bytes: None, running: None }
+    }
+
+    /// The same, in a folder that is somebody else's to remove.
+    #[allow(dead_code, reason = "not all test programs with this file need it")]
+    pub fn bare_in(root: PathBuf) -> Self {
+        Self { root, dir: None, pool_bytes: None, running: None }
+    }
+
     pub async fn run(&mut self) {
         let stop = CancellationToken::new();
-        let config = Config {
-            socket: self.root.join("csi.sock"),
-            registration_dir: Some(self.root.join("reg")),
-            pool_dir: self.pool(),
-            pool: crate::POOL,
-            node_id: NODE.to_owned(),
-            max_volumes: DEFAULT_MAX_VOLUMES,
-            pool_bytes: self.pool_bytes,
-        };
-        let task = tokio::spawn(serve(config, stop.clone()));
+        let task = tokio::spawn(serve(config(&self.root, self.pool_bytes), stop.clone()));
         for _ in 0..500 {
             if self.root.join("reg/disk.csi.trine.dev@reg.sock").exists() {
                 self.running = Some((stop, task));
@@ -81,7 +100,7 @@ impl Rig {
 
     /// Where records and images are.
     pub fn images(&self) -> PathBuf {
-        if crate::POOL == PoolKind::Disk { self.pool().join("own") } else { self.pool() }
+        if crate::pool() == PoolKind::Disk { self.pool().join("own") } else { self.pool() }
     }
 
     fn channel(&self) -> Channel {
@@ -90,6 +109,29 @@ impl Rig {
 
     pub fn controller(&self) -> ControllerClient<Channel> {
         ControllerClient::new(self.channel())
+    }
+
+    pub fn groups(&self) -> GroupControllerClient<Channel> {
+        GroupControllerClient::new(self.channel())
+    }
+
+    pub async fn take_group(&self, name: &str, of: &[&str]) -> Result<csi::VolumeGroupSnapshot, Status> {
+        let request = csi::CreateVolumeGroupSnapshotRequest {
+            name: name.to_owned(),
+            source_volume_ids: of.iter().map(|&id| id.to_owned()).collect(),
+            ..Default::default()
+        };
+        let taken = self.groups().create_volume_group_snapshot(request).await?;
+        Ok(taken.into_inner().group_snapshot.unwrap())
+    }
+
+    pub async fn drop_group(&self, id: &str, members: &[String]) -> Result<(), Status> {
+        let request = csi::DeleteVolumeGroupSnapshotRequest {
+            group_snapshot_id: id.to_owned(),
+            snapshot_ids: members.to_vec(),
+            ..Default::default()
+        };
+        self.groups().delete_volume_group_snapshot(request).await.map(drop)
     }
 
     pub fn node(&self) -> NodeClient<Channel> {
@@ -319,7 +361,7 @@ pub fn with_mode(mut cap: csi::VolumeCapability, mode: Mode) -> csi::VolumeCapab
 
 /// Whether the pool can be opened at all; a test that needs nothing else asks this first.
 pub fn can_open(test: &str) -> bool {
-    crate::POOL == PoolKind::Files || can_run(test, "xfs")
+    crate::pool() == PoolKind::Files || can_run(test, "xfs")
 }
 
 /// The tests' shared preconditions.

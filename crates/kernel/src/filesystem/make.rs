@@ -79,10 +79,14 @@ impl fmt::Display for Kind {
 pub fn make(kind: Kind, device: &Path) -> Result<(), FilesystemError> {
     // Sectors and blocks of 4 KiB: see `loopdev::SECTOR_BYTES`. The file below is sparse, so nothing is to be
     // discarded. No blocks are kept back for root: the size of the volume is the user's.
-    run(kind, device, match kind {
-        Kind::Xfs => &["-q", "-f", "-K", "-s", "size=4096"],
-        Kind::Ext4 => &["-q", "-F", "-b", "4096", "-m", "0", "-E", "nodiscard,lazy_itable_init=1"],
-    })
+    run(
+        kind,
+        device,
+        match kind {
+            Kind::Xfs => &["-q", "-f", "-K", "-s", "size=4096"],
+            Kind::Ext4 => &["-q", "-F", "-b", "4096", "-m", "0", "-E", "nodiscard,lazy_itable_init=1"],
+        },
+    )
 }
 
 /// Makes an XFS on `device` whose files can share their blocks. Its log is as small as it may be: mkfs writes it out, so of a

@@ -1,0 +1,5 @@
+//! The built-in driver's volumes, as users have them.
+
+mod copies;
+mod groups;
+mod stage;
