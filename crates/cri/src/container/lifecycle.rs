@@ -361,5 +361,9 @@ fn merge(there: &mut LinuxContainerResources, new: &LinuxContainerResources) {
             there.clone_from(new);
         }
     }
+    for new in &new.hugepage_limits {
+        there.hugepage_limits.retain(|old| old.page_size != new.page_size);
+        there.hugepage_limits.push(new.clone());
+    }
     there.unified.extend(new.unified.clone());
 }

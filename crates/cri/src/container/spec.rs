@@ -366,6 +366,7 @@ pub fn limits(resources: &LinuxContainerResources) -> Limits {
         pids: None,
         cpus: text(&resources.cpuset_cpus),
         mems: text(&resources.cpuset_mems),
+        huge_pages: resources.hugepage_limits.iter().map(|h| (h.page_size.clone(), h.limit)).collect(),
         unified: resources.unified.clone().into_iter().collect(),
     }
 }

@@ -9,7 +9,7 @@ use super::hierarchy::{Hierarchies, Hierarchy};
 use super::{CgroupError, LEAF};
 
 /// Controllers that Pods' limits need. The groups above the base are other people's: nothing else is asked of them.
-const NEEDED: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+const NEEDED: [&str; 5] = ["cpu", "cpuset", "memory", "pids", "hugetlb"];
 
 /// The group below which groups are made, for a process in `own`. `others` says whether a group holds other processes.
 pub(super) fn choose(own: &Path, others: impl Fn(&Path) -> bool) -> PathBuf {

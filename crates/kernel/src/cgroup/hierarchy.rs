@@ -8,7 +8,7 @@ use crate::container::Groups;
 use crate::mountpoint::mounted;
 
 /// Controllers of version 1 that containers get groups in.
-const USED: [&str; 6] = ["cpu", "cpuacct", "cpuset", "memory", "pids", "devices"];
+const USED: [&str; 7] = ["cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "hugetlb"];
 
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,6 +22,8 @@ pub struct Limits {
     pub cpus: Option<String>,
     /// Memory nodes as a list.
     pub mems: Option<String>,
+    /// Huge pages, bytes by their size as the groups' files spell it (`2MB`). A size that this machine has no files for is left out.
+    pub huge_pages: BTreeMap<String, u64>,
     /// Version 2 files by name.
     pub unified: BTreeMap<String, String>,
 }
@@ -99,7 +101,20 @@ fn version_1(
     {
         write("pids.max", max_or(pids));
     }
+    if has("hugetlb") {
+        files.extend(huge_pages(limits, "limit_in_bytes", &current));
+    }
     files
+}
+
+fn huge_pages(
+    limits: &Limits,
+    file: &str,
+    current: impl Fn(&str) -> Option<String>,
+) -> Vec<(String, String)> {
+    let files =
+        limits.huge_pages.iter().map(|(size, bytes)| (format!("hugetlb.{size}.{file}"), bytes.to_string()));
+    files.filter(|(file, _)| current(file).is_some()).collect()
 }
 
 fn version_2(limits: &Limits, current: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
@@ -135,6 +150,7 @@ fn version_2(limits: &Limits, current: impl Fn(&str) -> Option<String>) -> Vec<(
     if let Some(pids) = limits.pids {
         write("pids.max", max_or(pids));
     }
+    files.extend(huge_pages(limits, "max", &current));
     files.extend(
         limits.unified.iter().filter(|(file, _)| !file.contains('/')).map(|(f, v)| (f.clone(), v.clone())),
     );
@@ -209,6 +225,18 @@ mod tests {
             let swap = files.iter().find(|(file, _)| file == "memory.swap.max");
             assert_eq!(swap.map(|(_, value)| value.as_str()), expected, "{memory:?} {both:?}");
         }
+    }
+
+    #[test]
+    fn huge_pages_are_limited_where_the_kernel_counts_them() {
+        let huge_pages = BTreeMap::from([("2MB".to_owned(), 4 << 20), ("16GB".to_owned(), 0)]);
+        let limits = Limits { huge_pages, ..Limits::default() };
+        let current = |file: &str| (!file.contains("16GB")).then(String::new);
+        let of = |version, controllers: &[String]| writes(&limits, version, controllers, current);
+        let expect = |file: &str| vec![(file.to_owned(), "4194304".to_owned())];
+        assert_eq!(of(Version::One, &["hugetlb".to_owned()]), expect("hugetlb.2MB.limit_in_bytes"));
+        assert_eq!(of(Version::One, &[]), []);
+        assert_eq!(of(Version::Two, &[]), expect("hugetlb.2MB.max"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use trine_contracts::cri;
 use trine_typed::k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::expand::expand;
+use super::hugepages::{self, HugePages};
 use super::resources;
 use super::security::{self, ImageUser};
 use crate::config::DEFAULT_GRACE;
@@ -42,6 +43,8 @@ pub struct ContainerInput<'a> {
     pub node_memory: u64,
     /// Whether the node has cgroup version 2 alone.
     pub cgroup_2: bool,
+    /// The node's huge pages.
+    pub huge_pages: &'a [HugePages],
 }
 
 /// Log file below the Pod's log folder: `<container>/<attempt>.log`.
@@ -59,7 +62,10 @@ pub fn config(input: ContainerInput<'_>) -> Result<cri::ContainerConfig, Kubelet
     let lookup = |name: &str| input.env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
     let expanded = |list: &Option<Vec<String>>| list.iter().flatten().map(|a| expand(a, lookup)).collect();
     let linux = cri::LinuxContainerConfig {
-        resources: Some(resources::linux(pod, container, input.node_memory, input.cgroup_2)),
+        resources: Some(cri::LinuxContainerResources {
+            hugepage_limits: hugepages::limits(container, input.huge_pages),
+            ..resources::linux(pod, container, input.node_memory, input.cgroup_2)
+        }),
         security_context: Some(security::of_container(
             pod,
             container,
@@ -152,6 +158,7 @@ mod tests {
             mounts: Vec::new(),
             devices: Vec::new(),
             node_memory: 0,
+            huge_pages: &[],
             cgroup_2: false,
         })
         .unwrap();

@@ -8,6 +8,7 @@
 //! - [`dns`] resolvers by policy
 //! - [`hosts`] the managed hosts file
 //! - [`resources`] requests and limits as cgroup numbers, QoS
+//! - [`hugepages`] pages of the machine's larger sizes
 //! - [`security`] security contexts of Pod and container
 //! - [`sandbox`] and [`config`] the CRI messages
 
@@ -17,6 +18,7 @@ pub mod env;
 pub mod expand;
 pub mod fields;
 pub mod hosts;
+pub mod hugepages;
 pub mod quantity;
 pub mod resources;
 pub mod sandbox;

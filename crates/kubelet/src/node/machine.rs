@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::container::hugepages::{self, HugePages};
+
 /// Facts that do not change while the kubelet runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
@@ -9,6 +11,8 @@ pub struct Machine {
     pub cpus: u64,
     /// Memory, bytes.
     pub memory: u64,
+    /// Its huge pages, by size.
+    pub huge_pages: Vec<HugePages>,
     /// Whether version 2 cgroups are all that there is.
     pub cgroup_2: bool,
     /// Size of the file system under the root folder, bytes.
@@ -49,6 +53,7 @@ impl Machine {
         Self {
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             memory: memory_total(&read("/proc/meminfo")),
+            huge_pages: hugepages::of_machine(Path::new("/sys/kernel/mm/hugepages")),
             cgroup_2: trine_kernel::cgroup::Hierarchies::discover().is_ok_and(|all| all.unified()),
             disk: trine_kernel::filesystem::usage(root).map(|u| u.total_bytes).unwrap_or_default(),
             system_uuid: if uuid.is_empty() { machine_id.clone() } else { uuid.to_lowercase() },

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use trine_contracts::cri;
+use trine_objects::quantity::Quantity as Amount;
 use trine_typed::k8s_openapi::api::core::v1::{
-    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus,
-    NodeSystemInfo,
+    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeFeatures,
+    NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeStatus, NodeSystemInfo,
 };
 use trine_typed::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -13,6 +14,7 @@ use trine_typed::k8s_openapi::jiff::Timestamp;
 
 use super::machine::{Machine, architecture};
 use crate::config::{Config, MAX_PODS};
+use crate::container::hugepages::HugePages;
 use crate::eviction::{Pressure, Signal, Thresholds};
 
 /// The release whose kubelet this is.
@@ -23,7 +25,7 @@ pub const CONTROLLER_ATTACH: &str = "volumes.kubernetes.io/controller-managed-at
 const MAX_IMAGES: usize = 50;
 
 /// Whether the runtime can take Pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RuntimeHealth {
     /// Name and version, `trine://0.1.0`.
     pub version: String,
@@ -31,12 +33,17 @@ pub struct RuntimeHealth {
     pub not_ready: Option<(String, String)>,
     /// Whether only the network is missing, so host-network Pods may start.
     pub network_ready: bool,
+    /// What its handlers can do.
+    pub handlers: Vec<NodeRuntimeHandler>,
+    /// What it can do whichever handler it is.
+    pub features: Option<NodeFeatures>,
 }
 
 /// Reads the runtime's conditions.
 #[must_use]
-pub fn health(version: &cri::VersionResponse, status: &cri::RuntimeStatus) -> RuntimeHealth {
-    let find = |kind: &str| status.conditions.iter().find(|c| c.r#type == kind);
+pub fn health(version: &cri::VersionResponse, said: &cri::StatusResponse) -> RuntimeHealth {
+    let conditions = said.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let find = |kind: &str| conditions.iter().find(|c| c.r#type == kind);
     let mut reasons = Vec::new();
     for (kind, what) in [("RuntimeReady", "container runtime"), ("NetworkReady", "container runtime network")]
     {
@@ -51,6 +58,20 @@ pub fn health(version: &cri::VersionResponse, status: &cri::RuntimeStatus) -> Ru
         version: format!("{}://{}", version.runtime_name, version.runtime_version),
         not_ready: (!reasons.is_empty()).then(|| ("KubeletNotReady".to_owned(), reasons.join(", "))),
         network_ready: find("NetworkReady").is_some_and(|c| c.status),
+        handlers: said.runtime_handlers.iter().map(handler).collect(),
+        features: said.features.as_ref().map(|features| NodeFeatures {
+            supplemental_groups_policy: Some(features.supplemental_groups_policy),
+        }),
+    }
+}
+
+fn handler(said: &cri::RuntimeHandler) -> NodeRuntimeHandler {
+    NodeRuntimeHandler {
+        name: Some(said.name.clone()),
+        features: said.features.as_ref().map(|features| NodeRuntimeHandlerFeatures {
+            recursive_read_only_mounts: Some(features.recursive_read_only_mounts),
+            user_namespaces: Some(features.user_namespaces),
+        }),
     }
 }
 
@@ -137,18 +158,29 @@ pub fn resources(
     machine: &Machine,
     thresholds: &Thresholds,
 ) -> (BTreeMap<String, Quantity>, BTreeMap<String, Quantity>) {
+    let huge = || {
+        machine
+            .huge_pages
+            .iter()
+            .map(|pages| (pages.resource(), Quantity(Amount::from_bytes(pages.bytes()).to_string())))
+    };
     let of = |memory: u64, disk: Quantity| {
-        BTreeMap::from([
+        let mut all = BTreeMap::from([
             ("cpu".to_owned(), quantity(machine.cpus, "")),
             ("memory".to_owned(), quantity(memory / 1024, "Ki")),
             ("ephemeral-storage".to_owned(), disk),
             ("pods".to_owned(), quantity(u64::from(MAX_PODS), "")),
-        ])
+        ]);
+        all.extend(huge());
+        all
     };
     let capacity = of(machine.memory, quantity(machine.disk / 1024, "Ki"));
     let less = |signal, all: u64| all.saturating_sub(thresholds.least(signal, all));
     let disk = less(Signal::Disk, machine.disk);
-    let allocatable = of(less(Signal::Memory, machine.memory), quantity(disk, ""));
+    // What is set aside for huge pages is nobody's memory any more.
+    let set_aside: u64 = machine.huge_pages.iter().map(HugePages::bytes).sum();
+    let memory = less(Signal::Memory, machine.memory).saturating_sub(set_aside);
+    let allocatable = of(memory, quantity(disk, ""));
     (capacity, allocatable)
 }
 
@@ -225,6 +257,8 @@ pub fn status(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> NodeS
             ..Default::default()
         }),
         images: Some(facts.images.clone()),
+        runtime_handlers: Some(facts.health.handlers.clone()).filter(|all| !all.is_empty()),
+        features: facts.health.features.clone(),
         volumes_in_use: Some(facts.volumes_in_use.clone()),
         ..Default::default()
     }
@@ -281,7 +315,14 @@ mod tests {
             runtime_version: "1".into(),
             ..Default::default()
         };
-        health(&version, &cri::RuntimeStatus { conditions })
+        let features =
+            cri::RuntimeHandlerFeatures { recursive_read_only_mounts: true, user_namespaces: false };
+        let said = cri::StatusResponse {
+            status: Some(cri::RuntimeStatus { conditions }),
+            runtime_handlers: vec![cri::RuntimeHandler { name: String::new(), features: Some(features) }],
+            ..Default::default()
+        };
+        health(&version, &said)
     }
 
     #[test]
@@ -292,6 +333,9 @@ mod tests {
         assert_eq!(message, "container runtime network not ready: NetworkReady=false reason:R message:m");
         let ready = conditions(&health, Pressure::default(), &[], at(1)).pop().unwrap();
         assert_eq!((ready.type_.as_str(), ready.status.as_str()), ("Ready", "False"));
+        let handlers = serde_json::to_value(&health.handlers).unwrap();
+        let expected = serde_json::json!([{"name": "", "features": {"recursiveReadOnlyMounts": true, "userNamespaces": false}}]);
+        assert_eq!(handlers, expected);
     }
 
     #[test]
@@ -307,11 +351,17 @@ mod tests {
 
     #[test]
     fn allocatable_is_capacity_less_the_eviction_thresholds() {
-        let machine = Machine { cpus: 2, memory: 1 << 30, disk: 1000 * 1024, ..Default::default() };
+        let huge_pages = vec![HugePages { size: 2048, pages: 4 }];
+        let machine =
+            Machine { cpus: 2, memory: 1 << 30, disk: 1000 * 1024, huge_pages, ..Default::default() };
         let thresholds = "memory.available<100Mi,nodefs.available<10%".parse().unwrap();
         let (capacity, allocatable) = resources(&machine, &thresholds);
         assert_eq!(capacity["memory"].0, "1048576Ki");
-        assert_eq!(allocatable["memory"].0, "946176Ki");
+        assert_eq!(allocatable["memory"].0, "937984Ki");
+        assert_eq!(
+            (capacity["hugepages-2Mi"].0.as_str(), allocatable["hugepages-2Mi"].0.as_str()),
+            ("8Mi", "8Mi")
+        );
         assert_eq!(capacity["ephemeral-storage"].0, "1000Ki");
         assert_eq!(allocatable["ephemeral-storage"].0, "921600");
         assert_eq!(allocatable["pods"].0, "110");

@@ -210,7 +210,7 @@ impl NodeStatusManager {
             Ok::<_, KubeletError>((version, self.runtime.status().await?))
         };
         match both.await {
-            Ok((version, status)) => object::health(&version, &status.status.unwrap_or_default()),
+            Ok((version, status)) => object::health(&version, &status),
             Err(error) => RuntimeHealth {
                 version: String::new(),
                 not_ready: Some((
@@ -218,6 +218,8 @@ impl NodeStatusManager {
                     format!("[container runtime is down: {}]", error.chain()),
                 )),
                 network_ready: false,
+                handlers: Vec::new(),
+                features: None,
             },
         }
     }

@@ -228,6 +228,7 @@ async fn configure(
         mounts: collected.mounts,
         devices: collected.devices,
         node_memory: ctx.memory,
+        huge_pages: &ctx.node.machine().huge_pages,
         cgroup_2: ctx.cgroup_2,
     })?;
     // The kubelet may have forgotten what a former one had made ready.

@@ -14,15 +14,23 @@ use super::metadata::make_dir;
 use crate::container::quantity;
 use crate::error::KubeletError;
 
-/// Makes an emptyDir at `dir`, on tmpfs if it asks for memory.
+/// Makes an emptyDir at `dir`: on tmpfs if it asks for memory, on hugetlbfs with pages of so many bytes if it asks for these.
 ///
 /// # Errors
 /// [`KubeletError::Io`].
-pub fn empty_dir(dir: &Path, source: &EmptyDirVolumeSource, group: Option<u32>) -> Result<(), KubeletError> {
+pub fn empty_dir(
+    dir: &Path,
+    source: &EmptyDirVolumeSource,
+    huge_pages: Option<u64>,
+    group: Option<u32>,
+) -> Result<(), KubeletError> {
     make_dir(dir)?;
     if source.medium.as_deref() == Some("Memory") {
         let limit = source.size_limit.as_ref().and_then(|q| quantity::value(&q.0)).filter(|bytes| *bytes > 0);
         tmpfs(dir, limit.map(|bytes| format!("size={bytes}")))?;
+    }
+    if let Some(bytes) = huge_pages {
+        in_memory(dir, "hugetlbfs", &[format!("pagesize={bytes}")])?;
     }
     fs::set_permissions(dir, fs::Permissions::from_mode(0o777))
         .map_err(KubeletError::io("change the mode of", dir))?;
@@ -33,11 +41,14 @@ pub fn empty_dir(dir: &Path, source: &EmptyDirVolumeSource, group: Option<u32>) 
 }
 
 fn tmpfs(dir: &Path, size: Option<String>) -> Result<(), KubeletError> {
+    in_memory(dir, "tmpfs", &size.into_iter().collect::<Vec<_>>())
+}
+
+fn in_memory(dir: &Path, kind: &str, options: &[String]) -> Result<(), KubeletError> {
     if is_mount_point(&mounts()?, dir) {
         return Ok(());
     }
-    let options: Vec<String> = size.into_iter().collect();
-    mountpoint::mount_device(Path::new("tmpfs"), dir, "tmpfs", &options).map_err(mount_error("mount"))
+    mountpoint::mount_device(Path::new(kind), dir, kind, options).map_err(mount_error("mount"))
 }
 
 /// Makes the files of a volume at `dir`; `memory` keeps them off the disk.
@@ -116,8 +127,8 @@ mod tests {
         let dir = root.path().join("v");
         let source: EmptyDirVolumeSource =
             serde_json::from_value(serde_json::json!({"medium": "Memory", "sizeLimit": "1Mi"})).unwrap();
-        empty_dir(&dir, &source, None).unwrap();
-        empty_dir(&dir, &source, None).unwrap();
+        empty_dir(&dir, &source, None, None).unwrap();
+        empty_dir(&dir, &source, None, None).unwrap();
         let of_dir = mounts().unwrap().into_iter().filter(|m| m.target == dir).count();
         fs::write(dir.join("x"), "data").unwrap();
         let size = trine_kernel::filesystem::usage(&dir).unwrap().total_bytes;
@@ -125,6 +136,27 @@ mod tests {
         tear_down(&dir).unwrap();
         assert_eq!((of_dir, size), (1, 1 << 20));
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn an_empty_dir_of_huge_pages_has_pages_of_that_size() {
+        let name = "an_empty_dir_of_huge_pages_has_pages_of_that_size";
+        if !trine_kernel::testing::root(name)
+            || !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists()
+        {
+            println!("{name}: skipped where the kernel has no huge pages of 2 MiB");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("v");
+        empty_dir(&dir, &EmptyDirVolumeSource::default(), Some(2 << 20), None).unwrap();
+        let mounted = mounts().unwrap().into_iter().find(|m| m.target == dir);
+        let mode = fs::metadata(&dir).unwrap().permissions().mode() & 0o7777;
+        tear_down(&dir).unwrap();
+        assert_eq!(
+            (mounted.map(|m| m.fs_type), mode, dir.exists()),
+            (Some("hugetlbfs".to_owned()), 0o777, false)
+        );
     }
 
     #[test]

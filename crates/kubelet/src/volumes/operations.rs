@@ -18,6 +18,7 @@ use super::tokens::Tokens;
 use super::{claim, local, paths, publish, stage, trust};
 use crate::config::Config;
 use crate::container::fields::NodeFacts;
+use crate::container::hugepages;
 use crate::container::sources::Sources;
 use crate::error::KubeletError;
 use crate::node::NodeStatusManager;
@@ -146,8 +147,10 @@ impl Operations {
         }
         if !Source::of(volume).refreshed() {
             let source = volume.empty_dir.clone().unwrap_or_default();
+            let medium = source.medium.as_deref().unwrap_or_default();
+            let pages = hugepages::of_medium(pod, &volume.name, medium).map_err(KubeletError::Invalid)?;
             let made = dir.clone();
-            blocking(move || local::empty_dir(&made, &source, group)).await?;
+            blocking(move || local::empty_dir(&made, &source, pages, group)).await?;
             return Ok(dir);
         }
         let tokens = self.tokens.read(&self.client, pod, volume).await?;
