@@ -13,6 +13,7 @@
 //! - [`netlink`] links, addresses, routes and neighbours
 //! - [`netns`] network namespaces: made, pinned, opened, entered by one-shot threads
 //! - [`nft`] nftables: transactions and reading back
+//! - [`offload`] what a link leaves to its hardware
 //! - [`overlay`] read-only layers under one writable folder
 //! - [`proc`] processes: identity, signals, forking, own namespaces
 //! - [`replace`] files that are replaced whole; [`discard`] folders that wait to be removed
@@ -37,6 +38,7 @@ pub mod mountpoint;
 pub mod netlink;
 pub mod netns;
 pub mod nft;
+pub mod offload;
 pub mod overlay;
 pub mod proc;
 mod replace;

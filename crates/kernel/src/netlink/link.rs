@@ -8,7 +8,7 @@ use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoVlan, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 
-use super::{MacvlanMode, NetlinkError, Request, Route};
+use super::{MacvlanMode, NetlinkError, Request, Route, Vxlan};
 
 /// A hardware address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,6 +131,8 @@ pub struct Link {
     pub vlan: Option<u16>,
     /// A bridge that keeps VLANs apart.
     pub vlan_filtering: bool,
+    /// What a VXLAN link is.
+    pub vxlan: Option<Vxlan>,
 }
 
 impl Link {
@@ -155,6 +157,7 @@ impl Link {
             vrf_table: None,
             vlan: None,
             vlan_filtering: false,
+            vxlan: None,
         };
         for attribute in &message.attributes {
             match attribute {
@@ -189,6 +192,7 @@ impl Link {
                     _ => None,
                 });
             }
+            LinkInfo::Data(InfoData::Vxlan(data)) => self.vxlan = Some(Vxlan::of(data)),
             LinkInfo::Data(InfoData::Bridge(data)) => {
                 self.vlan_filtering = data.contains(&InfoBridge::VlanFiltering(true));
             }

@@ -10,7 +10,7 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{LinkId, Mac, Request};
+use super::{LinkId, Mac, Request, Vxlan};
 
 /// Which of a macvlan's neighbours it reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub enum NewKind {
     },
     /// A queue that other links' frames are led through.
     Ifb,
+    /// Frames go in datagrams to other machines.
+    Vxlan(Vxlan),
 }
 
 /// A link to make.
@@ -113,6 +115,7 @@ impl NewLink<'_> {
             NewKind::Vlan { id } => (InfoKind::Vlan, Some(InfoData::Vlan(vec![InfoVlan::Id(id)]))),
             NewKind::Vrf { table } => (InfoKind::Vrf, Some(InfoData::Vrf(vec![InfoVrf::TableId(table)]))),
             NewKind::Ifb => (InfoKind::Ifb, None),
+            NewKind::Vxlan(vxlan) => (InfoKind::Vxlan, Some(InfoData::Vxlan(vxlan.wire()))),
         };
         let info = std::iter::once(LinkInfo::Kind(kind)).chain(data.map(LinkInfo::Data)).collect();
         attributes.push(LinkAttribute::LinkInfo(info));

@@ -195,7 +195,7 @@ impl RouteEntry {
         message
     }
 
-    fn from_message(message: &RouteMessage) -> Option<Self> {
+    pub(super) fn from_message(message: &RouteMessage) -> Option<Self> {
         let header = &message.header;
         let v6 = header.address_family == AddressFamily::Inet6;
         let mut dst = Cidr::default_route(v6);

@@ -22,7 +22,7 @@ const BATCH: usize = 64;
 /// A dump that was changed while it ran is repeated this often, then taken as it is.
 const DUMP_TRIES: u32 = 5;
 /// Size of a netlink header, in bytes.
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 /// `NLMSGERR_ATTR_MSG` of `linux/netlink.h`: the kernel's own words.
 const ATTR_MSG: u16 = 1;
 /// `NLM_F_ACK_TLVS` of `linux/netlink.h`: attributes follow the error.

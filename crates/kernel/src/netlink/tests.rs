@@ -189,3 +189,124 @@ fn hardware_addresses_parse_and_print() {
         assert!(text.parse::<Mac>().is_err(), "{text}");
     }
 }
+
+const TUNNEL: Vxlan = Vxlan {
+    vni: 0x00ab_cdef,
+    port: 8472,
+    local: Some(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1))),
+    v6: false,
+    learning: false,
+};
+
+fn tunnel(name: &str, vxlan: Vxlan) -> Request {
+    let mac = Some(Mac([2, 0, 0, 0, 0, 7]));
+    let kind = NewKind::Vxlan(vxlan);
+    NewLink { name, kind, parent: None, netns: None, mac, mtu: Some(1450), up: true }.request()
+}
+
+#[test]
+fn a_vxlan_link_is_what_was_asked_for_and_sends_each_address_where_it_is_told() {
+    if !testing::root("a_vxlan_link_is_what_was_asked_for_and_sends_each_address_where_it_is_told") {
+        return;
+    }
+    let pair = Pair::new();
+    let (mut host, _) = pair.sockets();
+    let v6 = Vxlan { local: Some("2001:db8::1".parse().unwrap()), v6: true, ..TUNNEL };
+    let anywhere = Vxlan { local: None, vni: 1, learning: true, ..TUNNEL };
+    let anywhere_6 = Vxlan { local: None, vni: 2, v6: true, ..TUNNEL };
+    for (name, vxlan, known) in [
+        ("vx4", TUNNEL, TUNNEL),
+        ("vx6", v6, v6),
+        ("vx", anywhere, anywhere),
+        // The kernel does not tell it.
+        ("vxany6", anywhere_6, Vxlan { v6: false, ..anywhere_6 }),
+    ] {
+        host.run(&[tunnel(name, vxlan)]).unwrap();
+        let link = host.link(name).unwrap();
+        assert_eq!(
+            (link.kind.as_deref(), link.vxlan, link.mtu),
+            (Some("vxlan"), Some(known), 1450),
+            "{name}"
+        );
+        let mac = Mac([2, 0, 0, 0, 0, 8]);
+        let ends: [std::net::IpAddr; 2] = if vxlan.v6 {
+            ["2001:db8::2".parse().unwrap(), "2001:db8::3".parse().unwrap()]
+        } else {
+            ["192.0.2.2".parse().unwrap(), "192.0.2.3".parse().unwrap()]
+        };
+        for to in ends {
+            host.run(&[Request::set_forward(link.index, mac, to)]).unwrap();
+            let forward = Forward { device: link.index, mac, to, permanent: true };
+            assert_eq!(host.forwards(link.index).unwrap(), [forward], "{name}");
+        }
+        host.run(&[Request::del_forward(link.index, mac), Request::del_forward(link.index, mac).or_absent()])
+            .unwrap();
+        assert_eq!(host.forwards(link.index).unwrap(), [], "{name}");
+    }
+}
+
+#[test]
+fn who_computes_checksums_is_read_and_set() {
+    if !testing::root("who_computes_checksums_is_read_and_set") {
+        return;
+    }
+    let pair = Pair::new();
+    pair.sockets().0.run(&[tunnel("vx4", TUNNEL)]).unwrap();
+    let seen = pair.host.run(|| {
+        let mut seen = vec![crate::offload::sent_checksums("vx4").unwrap()];
+        for on in [false, true] {
+            crate::offload::leave_sent_checksums("vx4", on).unwrap();
+            seen.push(crate::offload::sent_checksums("vx4").unwrap());
+        }
+        assert!(crate::offload::sent_checksums("none").is_err());
+        seen
+    });
+    assert_eq!(seen.unwrap(), [true, false, true]);
+}
+
+#[test]
+fn what_changes_is_told_until_somebody_says_stop() {
+    if !testing::root("what_changes_is_told_until_somebody_says_stop") {
+        return;
+    }
+    let pair = Pair::new();
+    let (mut host, _) = pair.sockets();
+    let mut monitor = Monitor::open_in(&pair.host).unwrap();
+    let (ours, stop) = std::os::unix::net::UnixStream::pair().unwrap();
+    host.run(&[tunnel("vx4", TUNNEL)]).unwrap();
+    let device = host.link("vx4").unwrap().index;
+    let (addr, mac) = ("10.9.0.0/24".parse().unwrap(), Mac([2, 0, 0, 0, 0, 8]));
+    let route = RouteEntry { device: Some(device), priority: Some(7), ..RouteEntry::to(addr) };
+    host.run(&[
+        Request::add_address(device, "10.9.0.1/32".parse().unwrap()),
+        Request::set_forward(device, mac, "192.0.2.2".parse().unwrap()),
+        Request::add_neighbour(device, "10.9.0.2".parse().unwrap(), mac),
+        route.add(),
+        route.del(),
+        Request::del_forward(device, mac),
+        Request::del_link(device),
+    ])
+    .unwrap();
+    let mut told = Vec::new();
+    let name = "vx4".to_owned();
+    while !told.contains(&Event::LinkGone { device, name: name.clone() }) {
+        told.extend(monitor.wait(&stop).unwrap().expect("nobody said stop"));
+    }
+    let gone = RouteEntry { priority: Some(7), ..route.clone() };
+    for event in [
+        Event::Link { device, name },
+        Event::Address { device, link_local: false },
+        Event::Neighbour { device, gone: false },
+        Event::Neighbour { device, gone: true },
+    ] {
+        assert!(told.contains(&event), "{event:?} in {told:?}");
+    }
+    let about = |event: &Event| match event {
+        Event::Route(r) | Event::RouteGone(r) => r.dst == gone.dst && r.priority == gone.priority,
+        _ => false,
+    };
+    let routes: Vec<_> = told.iter().filter(|event| about(event)).collect();
+    assert!(matches!(routes[..], [Event::Route(_), Event::RouteGone(_)]), "{routes:?}");
+    drop(ours);
+    assert_eq!(monitor.wait(&stop).unwrap(), None);
+}
