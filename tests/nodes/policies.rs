@@ -75,12 +75,20 @@ fn until_asked(cluster: &Cluster, from: &str, to: &str, answer: &str) {
 
 #[test]
 fn policies_hold_between_nodes() {
-    let test = "policies_hold_between_nodes";
+    policies_hold("policies_hold_between_nodes", "direct");
+}
+
+#[test]
+fn policies_hold_through_tunnels() {
+    policies_hold("policies_hold_through_tunnels", "vxlan");
+}
+
+fn policies_hold(test: &str, overlay: &str) {
     if !trine_kernel::testing::root(test) || !trine_kernel::testing::program(test, "busybox") {
         return;
     }
     let cluster = Cluster::prepared();
-    let _ = cluster.trine(&["up", "--detach", "--nodes", "2"]).expect_ok();
+    let _ = cluster.trine(&["up", "--detach", "--nodes", "2", "--overlay", overlay]).expect_ok();
     cluster.build_busybox();
     let nodes = cluster.get("nodes");
     let mut names: Vec<&str> = nodes["items"]

@@ -1,13 +1,27 @@
-//! Can it reach the other nodes? A route to each node's Pods, by the node's own address, where that is on a link of ours.
+//! Can it reach the other nodes? A way to each node's Pods: a route by the node's own address where that is on our link, else a
+//! tunnel (VXLAN).
 //!
-//! - [`run`] watches Nodes and keeps the routes true to them, until told to stop; tells which range this node has
-//! - [`cleanup`] removes an instance's routes; [`run`] leaves them, as Pods outlive Trine
-//! - [`plan`] which routes there should be, and what changes (pure)
+//! - [`run`] watches Nodes and the kernel and keeps the ways true to both, until told to stop; tells what this node's Pods are given
+//! - [`cleanup`] removes an instance's ways; [`run`] leaves them, as Pods outlive Trine
+//! - [`plan`] which ways there should be (pure); [`vtep`] the tunnels' ends, [`entries`] the kernel's entries, [`heed`] its news
+//! - [`checksums`] who computes those of tunnels
+//! - [`sync`] one pass of the executor; [`tell`] what there is, in words
 
+mod act;
+pub mod checksums;
+pub mod entries;
+pub mod heed;
+mod news;
 pub mod plan;
-mod routes;
+mod tell;
+#[cfg(test)]
+mod testing;
+mod trials;
+pub mod vtep;
 mod watch;
 
-pub use plan::Me;
-pub use routes::{OverlayError, cleanup};
-pub use watch::run;
+pub use act::{OverlayError, Synced, cleanup, sync};
+pub use checksums::Checksums;
+pub use plan::{Me, Mode, Peer};
+pub use tell::tell;
+pub use watch::{Told, run};

@@ -1,12 +1,60 @@
-//! Which routes lead to the other nodes' Pods. A node that is on no link of ours gets none: its Pods stay unreachable, as
-//! the proxy's guard says, instead of being looked for behind the default route.
+//! Which way leads to each other node's Pods, and what that takes: routes, and tunnels with their entries.
+//!
+//! A node on the link of our own address is a neighbour: a route by its address. That holds for both ends alike, so answers come back
+//! the way that questions went. Any other node is reached through a tunnel (VXLAN). A node that neither leads to stays behind the
+//! proxy's guard, instead of being looked for behind the default route.
 
 use std::net::IpAddr;
 
-use trine_kernel::netlink::{Address, Cidr, RouteEntry, RouteKind, TRINE_PROTOCOL};
+use trine_kernel::netlink::{Address, Cidr, Link, MAIN_TABLE, Mac, RouteEntry, RouteKind};
 
-/// Better routes have lower numbers; the low 24 bits are the instance, so that its routes can be found again.
-const PRIORITY: u32 = 0x2000_0000;
+use crate::checksums::Checksums;
+use crate::vtep::{self, Tunnel};
+
+/// What Ethernet carries, in bytes, and the kernel's default for a Pod's link.
+pub const USUAL_MTU: u32 = 1500;
+/// The index of `lo`, which is the first link of every network namespace. Some nodes have their address there.
+const LOOPBACK: u32 = 1;
+
+/// Which ways may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Routes to neighbours, tunnels to others.
+    #[default]
+    Auto,
+    /// Tunnels to all.
+    Vxlan,
+    /// Routes to neighbours; others are not reached.
+    Direct,
+}
+
+/// A text that is no [`Mode`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is none of auto, vxlan, direct")]
+pub struct ModeError(pub String);
+
+impl std::str::FromStr for Mode {
+    type Err = ModeError;
+
+    fn from_str(text: &str) -> Result<Self, ModeError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "vxlan" => Ok(Self::Vxlan),
+            "direct" => Ok(Self::Direct),
+            other => Err(ModeError(other.to_owned())),
+        }
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Vxlan => "vxlan",
+            Self::Direct => "direct",
+        })
+    }
+}
 
 /// What matters of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,150 +67,219 @@ pub struct Peer {
     pub ranges: Vec<Cidr>,
 }
 
-/// The priority of an instance's routes.
-#[must_use]
-pub fn priority(instance: &str) -> u32 {
-    PRIORITY | u32::from_str_radix(instance, 16).unwrap_or_default() & 0x00ff_ffff
-}
-
 /// Who asks.
 #[derive(Debug, Clone)]
 pub struct Me {
-    /// The instance id of six hex digits, which marks the routes.
+    /// The instance id of six hex digits, which marks what is ours.
     pub instance: String,
     /// This node's name.
     pub node: String,
-    /// The Pod range of the whole cluster: no node gets the traffic of anything else by claiming it.
-    pub cluster: Cidr,
+    /// The Pod ranges of the whole cluster: no node gets the traffic of anything else by claiming it.
+    pub cluster: Vec<Cidr>,
+    /// Which ways may be taken.
+    pub mode: Mode,
+    /// The number of the cluster's tunnels, 24 bits: clusters on one machine are told apart by it.
+    pub vni: u32,
+    /// Who computes the checksums of what goes through them.
+    pub checksums: Checksums,
 }
 
-/// The routes that should be there; `links` are the addresses of our links.
+impl Plan {
+    /// The addresses of the other ends of a tunnel, as far as this node has one of their family in it.
+    #[must_use]
+    pub fn ends(&self, tunnel: &Tunnel) -> Vec<IpAddr> {
+        let has = |v6: bool| tunnel.addresses.iter().any(|own| own.addr.is_ipv6() == v6);
+        let through = |way: &&Way| matches!(way.by, By::Tunnel { to, .. } if to.is_ipv6() == tunnel.vxlan.v6);
+        let ends = self.ways.iter().filter(through).map(|way| vtep::address(way.range));
+        ends.filter(|end| has(end.is_ipv6())).collect()
+    }
+}
+
+impl Me {
+    fn ranges<'a>(&self, node: &'a Peer) -> impl Iterator<Item = Cidr> + use<'a> {
+        let cluster = self.cluster.clone();
+        let inside = move |range: &Cidr| cluster.iter().any(|c| c.len <= range.len && c.contains(range.addr));
+        node.ranges.iter().map(|range| range.network()).filter(inside)
+    }
+}
+
+/// What is there on this node.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Its links.
+    pub links: Vec<Link>,
+    /// Their addresses.
+    pub addresses: Vec<Address>,
+    /// Its routes, of both families.
+    pub routes: Vec<RouteEntry>,
+}
+
+/// How a range is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// By a neighbour on a link of ours (an index).
+    Neighbour {
+        /// Its address.
+        gateway: IpAddr,
+        /// The link.
+        device: u32,
+    },
+    /// Through a tunnel.
+    Tunnel {
+        /// The address of the node at its end.
+        to: IpAddr,
+        /// The hardware address of that end.
+        mac: Mac,
+    },
+}
+
+/// The way to a range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// The range.
+    pub range: Cidr,
+    /// How.
+    pub by: By,
+}
+
+/// What should be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// One way for each range that is reached.
+    pub ways: Vec<Way>,
+    /// The tunnels that these take, at most one for each family of the nodes' addresses.
+    pub tunnels: Vec<Tunnel>,
+    /// The largest packet that comes everywhere, in bytes, if it is not the usual: the MTU of new Pods.
+    pub pod_mtu: Option<u32>,
+}
+
+/// What should be, for these nodes, on what is there.
 #[must_use]
-pub fn wanted(me: &Me, peers: &[Peer], links: &[Address]) -> Vec<RouteEntry> {
-    let mut routes: Vec<RouteEntry> = Vec::new();
-    let inside = |range: &&Cidr| me.cluster.len <= range.len && me.cluster.contains(range.addr);
-    for peer in peers.iter().filter(|peer| peer.name != me.node) {
-        for range in peer.ranges.iter().filter(inside) {
-            let way = peer.addresses.iter().find_map(|address| Some((*address, link_of(*address, links)?)));
+pub fn plan(me: &Me, nodes: &[Peer], seen: &Seen) -> Plan {
+    let ground = Ground::new(me, nodes, seen);
+    let mut ways: Vec<Way> = Vec::new();
+    for node in nodes.iter().filter(|node| node.name != me.node) {
+        for range in me.ranges(node) {
             // A range that two nodes claim is left to the first of them.
-            let taken = routes.iter().any(|r| r.dst == range.network());
-            if let Some((gateway, device)) = way
+            let taken = ways.iter().any(|way| way.range == range) || ground.own.contains(&range);
+            if let Some(by) = ground.way(me, node, range)
                 && !taken
             {
-                routes.push(RouteEntry {
-                    gateway: Some(gateway),
-                    device: Some(device),
-                    priority: Some(priority(&me.instance)),
-                    ..RouteEntry::to(range.network())
-                });
+                ways.push(Way { range, by });
             }
         }
     }
-    routes
+    let tunnels: Vec<Tunnel> =
+        [false, true].into_iter().filter_map(|v6| ground.tunnel(me, &ways, v6)).collect();
+    let pod_mtu = ground.pod_mtu(&ways, &tunnels);
+    Plan { ways, tunnels, pod_mtu }
 }
 
-/// The link on which an address is a neighbour; none for our own addresses.
-fn link_of(address: IpAddr, links: &[Address]) -> Option<u32> {
-    if links.iter().any(|l| l.addr.addr == address) {
-        return None;
+/// What is known of this node.
+struct Ground<'a> {
+    seen: &'a Seen,
+    /// Our own Pod ranges.
+    own: Vec<Cidr>,
+    /// Our own node addresses.
+    ips: Vec<IpAddr>,
+    /// The addresses of the links that we have them on.
+    near: Vec<Address>,
+}
+
+impl<'a> Ground<'a> {
+    fn new(me: &Me, nodes: &[Peer], seen: &'a Seen) -> Self {
+        let node = nodes.iter().find(|node| node.name == me.node);
+        let own = node.map(|node| me.ranges(node).collect()).unwrap_or_default();
+        let ips = node.map(|node| node.addresses.clone()).unwrap_or_default();
+        let tunnels = vtep::names(&me.instance);
+        let usable = |a: &&Address| {
+            let name = seen.links.iter().find(|l| l.index == a.device).map(|l| l.name.as_str());
+            !a.addr.addr.is_loopback() && !a.link_scope && !tunnels.iter().any(|tunnel| name == Some(tunnel))
+        };
+        let all: Vec<Address> = seen.addresses.iter().filter(usable).copied().collect();
+        let mut near: Vec<Address> = all.iter().filter(|a| ips.contains(&a.addr.addr)).copied().collect();
+        if near.is_empty() {
+            // Our address is not known yet, or not on any link of this machine: all links count.
+            near = all;
+        }
+        Self { seen, own, ips, near }
     }
-    let near = links.iter().filter(|l| !l.addr.addr.is_loopback() && l.addr.contains(address));
-    near.max_by_key(|l| l.addr.len).map(|l| l.device)
-}
 
-/// Routes to set and to remove.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Missing, or other than they should be.
-    pub set: Vec<RouteEntry>,
-    /// Of this instance, but wanted no more.
-    pub remove: Vec<RouteEntry>,
-}
+    fn is_ours(&self, address: IpAddr) -> bool {
+        self.seen.addresses.iter().any(|a| a.addr.addr == address)
+    }
 
-/// From what is there to what should be there (nothing, to clean up).
-#[must_use]
-pub fn changes(instance: &str, there: &[RouteEntry], wanted: &[RouteEntry]) -> Changes {
-    let is_ours = |r: &&RouteEntry| {
-        r.protocol == TRINE_PROTOCOL && r.priority == Some(priority(instance)) && r.kind == RouteKind::Unicast
-    };
-    let same = |a: &RouteEntry, b: &RouteEntry| (a.dst, a.gateway, a.device) == (b.dst, b.gateway, b.device);
-    let ours: Vec<_> = there.iter().filter(is_ours).collect();
-    let set = wanted.iter().filter(|route| !ours.iter().any(|other| same(other, route))).cloned().collect();
-    // To the same destination the new route takes the old one's place.
-    let remove = ours.into_iter().filter(|other| !wanted.iter().any(|route| route.dst == other.dst));
-    Changes { set, remove: remove.cloned().collect() }
+    fn way(&self, me: &Me, node: &Peer, range: Cidr) -> Option<By> {
+        // An address that is also ours leads nowhere.
+        let addresses = || node.addresses.iter().copied().filter(|address| !self.is_ours(*address));
+        let same_family = |address: &IpAddr| address.is_ipv6() == range.addr.is_ipv6();
+        let direct = addresses().filter(same_family).find_map(|gateway| {
+            let near = self.near.iter().filter(|a| a.addr.contains(gateway));
+            let device = near.max_by_key(|a| a.addr.len)?.device;
+            Some(By::Neighbour { gateway, device })
+        });
+        let tunnel = || {
+            let mac = vtep::mac(me.ranges(node).next()?);
+            // Both ends have to choose the same family.
+            let both = |v6: bool| {
+                let ours = self.ips.iter().any(|ip| ip.is_ipv6() == v6);
+                addresses().find(|address| address.is_ipv6() == v6 && ours)
+            };
+            self.own.first()?;
+            Some(By::Tunnel { to: both(false).or_else(|| both(true))?, mac })
+        };
+        match me.mode {
+            Mode::Auto => direct.or_else(tunnel),
+            Mode::Vxlan => tunnel(),
+            Mode::Direct => direct,
+        }
+    }
+
+    fn tunnel(&self, me: &Me, ways: &[Way], v6: bool) -> Option<Tunnel> {
+        let ends = ways.iter().filter_map(|way| match way.by {
+            By::Tunnel { to, .. } if to.is_ipv6() == v6 => Some(to),
+            _ => None,
+        });
+        let path = ends.map(|to| self.path_mtu(me, to)).min()?;
+        let local = self.ips.iter().copied().find(|ip| ip.is_ipv6() == v6 && self.is_ours(*ip));
+        Some(Tunnel::new(me, v6, local, &self.own, path))
+    }
+
+    /// How large a packet to that address may be on its first link, in bytes.
+    fn path_mtu(&self, me: &Me, to: IpAddr) -> u32 {
+        let tunnels = vtep::names(&me.instance);
+        let link = |device: Option<u32>| {
+            self.seen.links.iter().find(|l| Some(l.index) == device && !tunnels.contains(&l.name))
+        };
+        let leads = |r: &&RouteEntry| {
+            r.table == MAIN_TABLE
+                && r.kind == RouteKind::Unicast
+                && r.dst.contains(to)
+                && link(r.device).is_some()
+        };
+        let best = self
+            .seen
+            .routes
+            .iter()
+            .filter(leads)
+            .max_by_key(|r| (r.dst.len, std::cmp::Reverse(r.priority.unwrap_or(0))));
+        let Some(best) = best else { return USUAL_MTU };
+        let of_link = link(best.device).map_or(USUAL_MTU, |l| l.mtu);
+        best.mtu.map_or(of_link, |mtu| mtu.min(of_link))
+    }
+
+    fn pod_mtu(&self, ways: &[Way], tunnels: &[Tunnel]) -> Option<u32> {
+        let own = self.near.iter().filter(|a| self.ips.contains(&a.addr.addr)).map(|a| a.device);
+        let own = own.filter(|device| *device != LOOPBACK);
+        let direct = ways.iter().filter_map(|way| match way.by {
+            By::Neighbour { device, .. } => Some(device),
+            By::Tunnel { .. } => None,
+        });
+        let mtu = |device| self.seen.links.iter().find(|l| l.index == device).map(|l| l.mtu);
+        let smallest = own.chain(direct).filter_map(mtu).chain(tunnels.iter().map(|t| t.mtu)).min();
+        smallest.filter(|mtu| *mtu != USUAL_MTU)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cidr(text: &str) -> Cidr {
-        text.parse().unwrap()
-    }
-
-    fn peer(name: &str, address: &str, range: &str) -> Peer {
-        Peer {
-            name: name.to_owned(),
-            addresses: vec![address.parse().unwrap()],
-            ranges: if range.is_empty() { Vec::new() } else { vec![cidr(range)] },
-        }
-    }
-
-    fn link(device: u32, addr: &str) -> Address {
-        Address { device, addr: cidr(addr), link_scope: false, tentative: false, duplicate: false }
-    }
-
-    fn me(instance: &str) -> Me {
-        Me { instance: instance.to_owned(), node: "n1".to_owned(), cluster: cidr("10.244.0.0/16") }
-    }
-
-    #[test]
-    fn a_node_is_reached_over_the_link_that_it_is_on() {
-        let links = [link(1, "127.0.0.1/8"), link(2, "192.0.2.1/24"), link(3, "10.222.0.1/16")];
-        let peers = [
-            peer("n1", "10.222.0.1", "10.244.0.0/24"),
-            peer("n2", "10.222.0.2", "10.244.1.0/24"),
-            peer("near", "192.0.2.9", "10.244.2.0/24"),
-            peer("far", "198.51.100.9", "10.244.3.0/24"),
-            peer("fresh", "10.222.0.5", ""),
-            peer("twin", "10.222.0.6", "10.244.1.0/24"),
-            peer("greedy", "10.222.0.7", "0.0.0.0/0"),
-            peer("other-family", "10.222.0.8", "fd00::/64"),
-        ];
-        let routes = wanted(&me("00aabb"), &peers, &links);
-        let seen: Vec<String> = routes.iter().map(ToString::to_string).collect();
-        assert_eq!(seen, ["10.244.1.0/24 via 10.222.0.2 on link 3", "10.244.2.0/24 via 192.0.2.9 on link 2"]);
-        assert!(routes.iter().all(|r| r.priority == Some(0x2000_aabb)));
-    }
-
-    #[test]
-    fn an_address_that_is_also_ours_leads_nowhere() {
-        let links = [link(2, "10.222.0.1/16")];
-        assert_eq!(wanted(&me("00aabb"), &[peer("n2", "10.222.0.1", "10.244.1.0/24")], &links), []);
-    }
-
-    #[test]
-    fn only_what_differs_is_touched_and_only_what_is_ours() {
-        let links = [link(3, "10.222.0.1/16")];
-        let of = |address: &str, range: &str| wanted(&me("00aabb"), &[peer("n", address, range)], &links);
-        let (want, moved) = (of("10.222.0.2", "10.244.1.0/24"), of("10.222.0.9", "10.244.1.0/24"));
-        let old = of("10.222.0.2", "10.244.7.0/24");
-        let other = wanted(&me("00aacc"), &[peer("n", "10.222.0.2", "10.244.1.0/24")], &links);
-        let guard = RouteEntry {
-            kind: RouteKind::Unreachable,
-            priority: Some(priority("00aabb")),
-            ..RouteEntry::to(cidr("10.244.0.0/16"))
-        };
-        let rows = [
-            ("nothing there", vec![guard.clone()], want.clone(), want.clone(), vec![]),
-            ("all there", [want.clone(), other.clone()].concat(), want.clone(), vec![], vec![]),
-            ("by another address", moved, want.clone(), want.clone(), vec![]),
-            ("another node", old.clone(), want.clone(), want.clone(), old),
-            ("clean up", [want.clone(), other, vec![guard]].concat(), vec![], vec![], want),
-        ];
-        for (name, there, wanted, set, remove) in rows {
-            assert_eq!(changes("00aabb", &there, &wanted), Changes { set, remove }, "{name}");
-        }
-    }
-}
+mod tests;

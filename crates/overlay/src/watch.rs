@@ -1,4 +1,4 @@
-//! Watches Nodes and keeps the executor going.
+//! Watches Nodes and the kernel, and keeps the executor going.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,25 +12,32 @@ use trine_typed::kube::runtime::watcher;
 use trine_typed::kube::{Api, Client, ResourceExt};
 use trine_typed::mirror::Mirror;
 
-use crate::plan::{Me, Peer};
-use crate::routes::{OverlayError, sync};
+use crate::act::{OverlayError, Synced, sync};
+use crate::news::News;
+use crate::plan::{By, Me, Peer};
+use crate::trials::Trials;
 
-/// How often the kernel is asked whether the routes are still there: a link that goes takes its routes along.
+/// How often the kernel is asked whether all is still there, whatever it told.
 const VERIFY: Duration = Duration::from_secs(10);
 /// How long to wait after a failure.
 const RETRY: Duration = Duration::from_millis(500);
+/// How long to wait for more of the kernel's news before it is acted upon.
+const SETTLE: Duration = Duration::from_millis(30);
 
-/// Watches and acts until told to stop. `range` is told this node's own Pod range whenever it changes. The routes stay:
-/// see [`crate::cleanup`].
+/// Who is told what this node's Pods are given.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// This node's own Pod range.
+    pub range: watch::Sender<Option<Cidr>>,
+    /// The MTU of Pods in bytes, if it is not the kernel's default.
+    pub mtu: watch::Sender<Option<u32>>,
+}
+
+/// Watches and acts until told to stop. `told` hears of every change. The ways stay: see [`crate::cleanup`].
 ///
 /// # Errors
 /// [`OverlayError::Executor`]; what the kernel refuses is tried again.
-pub async fn run(
-    client: Client,
-    me: Me,
-    range: watch::Sender<Option<Cidr>>,
-    stop: CancellationToken,
-) -> Result<(), OverlayError> {
+pub async fn run(client: Client, me: Me, told: Told, stop: CancellationToken) -> Result<(), OverlayError> {
     let changed = Arc::new(Notify::new());
     // The copy ends with this call, also when it fails.
     let end = stop.child_token();
@@ -41,6 +48,8 @@ pub async fn run(
         () = stop.cancelled() => return Ok(()),
         () = nodes.ready() => {}
     }
+    let news = News::listen();
+    let trials = Trials::new(&me);
     let mut done: Option<Vec<Peer>> = None;
     let mut next = Instant::now();
     loop {
@@ -49,36 +58,53 @@ pub async fn run(
         if let Some(own) = peers.iter().find(|p| p.name == me.node)
             && let Some(first) = own.ranges.first()
         {
-            range.send_if_modified(|old| old.replace(*first) != Some(*first));
+            told.range.send_if_modified(|old| old.replace(*first) != Some(*first));
         }
         // A status that says nothing new of addresses is no reason to ask the kernel.
         if done.as_ref() != Some(&peers) || next <= Instant::now() {
-            let pause = if turn(&me, &peers).await? { VERIFY } else { RETRY };
+            let pause = match turn(&me, &peers).await? {
+                Some(synced) => {
+                    let mtu = synced.plan.pod_mtu;
+                    told.mtu.send_if_modified(|old| std::mem::replace(old, mtu) != mtu);
+                    trials.begin(&synced);
+                    news.watch(synced.watched);
+                    VERIFY
+                }
+                None => RETRY,
+            };
             (done, next) = (Some(peers), Instant::now() + pause);
         }
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             () = changed.notified() => {}
+            () = news.concern() => next = next.min(Instant::now() + SETTLE),
             () = tokio::time::sleep_until(next) => {}
         }
     }
 }
 
-/// True if all is as it should be.
-async fn turn(me: &Me, peers: &[Peer]) -> Result<bool, OverlayError> {
+/// One pass; none if it failed.
+async fn turn(me: &Me, peers: &[Peer]) -> Result<Option<Synced>, OverlayError> {
     let (me, peers) = (me.clone(), peers.to_vec());
     let result = tokio::task::spawn_blocking(move || sync(&me, &peers))
         .await
         .map_err(|e| OverlayError::Executor { message: e.to_string() })?;
-    match &result {
-        Ok(0) => {}
-        Ok(changed) => tracing::info!(changed, "routes to other nodes"),
+    match result {
+        Ok(synced) => {
+            if synced.changed > 0 {
+                let ways = &synced.plan.ways;
+                let direct = ways.iter().filter(|way| matches!(way.by, By::Neighbour { .. })).count();
+                let (changed, tunnelled) = (synced.changed, ways.len() - direct);
+                tracing::info!(changed, direct, tunnelled, "ways to other nodes");
+            }
+            Ok(Some(synced))
+        }
         Err(error) => {
-            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             tracing::warn!(%error, cause, "other nodes may not be reached");
+            Ok(None)
         }
     }
-    Ok(result.is_ok())
 }
 
 fn peer(node: &Node) -> Peer {

@@ -19,26 +19,35 @@ const DEFINED_PAUSE: Duration = Duration::from_millis(200);
 /// The ServiceAccount of `kube-system` that a node's proxy, routes and volumes are to the API server.
 pub const NODE_ACCOUNT: &str = "trine-node";
 
+/// What a node's Pods are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    /// Their range.
+    pub range: Cidr,
+    /// The MTU of their links in bytes, if it is not the kernel's default.
+    pub mtu: Option<u32>,
+}
+
 /// Writes the built-in network's conflist. It sorts behind any other file, so that another network takes its place by
 /// being there.
 ///
 /// # Errors
 /// What the file system says.
-pub fn write_network(layout: &Layout, instance: &str, range: Cidr) -> anyhow::Result<()> {
-    write_network_to(&layout.cni_conf(), &layout.cni_state(), instance, range).map(drop)
+pub fn write_network(layout: &Layout, instance: &str, given: Given) -> anyhow::Result<()> {
+    write_network_to(&layout.cni_conf(), &layout.cni_state(), instance, given).map(drop)
 }
 
 /// The same into another folder, for another runtime; addresses are kept in `state`. The file's path.
 ///
 /// # Errors
 /// What the file system says.
-pub fn write_network_to(dir: &Path, state: &Path, instance: &str, range: Cidr) -> anyhow::Result<PathBuf> {
+pub fn write_network_to(dir: &Path, state: &Path, instance: &str, given: Given) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let conflist = trine_cni::default_network(&trine_cni::DefaultNetwork {
         instance,
-        pod_cidrs: &[range],
+        pod_cidrs: &[given.range],
         data_dir: state,
-        mtu: None,
+        mtu: given.mtu,
     });
     let path = dir.join("90-trine.conflist");
     let fresh = dir.join(".90-trine.new");

@@ -9,6 +9,7 @@ use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::cli::node_args::OverlayArgs;
 use crate::layout::Layout;
 
 /// Chosen at the first start.
@@ -27,12 +28,24 @@ pub struct Identity {
     /// The Pod range that this node was given last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_range: Option<String>,
+    /// The MTU that its Pods were given last, in bytes, if it is not the kernel's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_mtu: Option<u32>,
+    /// Which ways to other nodes may be taken, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<String>,
+    /// Who computes the checksums of what goes through tunnels, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel_checksums: Option<String>,
     /// The range of the nodes on this machine, once there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_cidr: Option<String>,
     /// How many nodes this machine has.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub nodes: u8,
+    /// Over how many links they are spread.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub node_links: u8,
 }
 
 fn one() -> u8 {
@@ -112,16 +125,26 @@ impl Identity {
             node,
             api_port: API_PORT,
             node_range: None,
+            node_mtu: None,
+            overlay: None,
+            tunnel_checksums: None,
             nodes_cidr: None,
             nodes: 1,
+            node_links: 1,
         })
     }
 
-    /// Sets how many nodes this machine has; for several, chooses their range if there is none yet.
+    /// Sets how many nodes this machine has, and over how many links they are spread; for several, chooses their range if there is
+    /// none yet.
     ///
     /// # Errors
     /// If no range is left, or the file cannot be written.
-    pub fn set_nodes(&mut self, layout: &Layout, nodes: u8) -> anyhow::Result<Option<Reservation>> {
+    pub fn set_nodes(
+        &mut self,
+        layout: &Layout,
+        nodes: u8,
+        links: u8,
+    ) -> anyhow::Result<Option<Reservation>> {
         let mut held = None;
         if nodes > 1 && self.nodes_cidr.is_none() {
             let taken = routed(&std::fs::read_to_string("/proc/net/route").unwrap_or_default());
@@ -129,9 +152,24 @@ impl Identity {
                 .context("every range that Trine tries for nodes is in use on this machine")?;
             (self.nodes_cidr, held) = (Some(range), Some(reserved));
         }
-        self.nodes = nodes;
+        (self.nodes, self.node_links) = (nodes, links);
         self.save(layout)?;
         Ok(held)
+    }
+
+    /// Keeps how other nodes are to be reached, as far as somebody says it now.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn set_overlay(&mut self, layout: &Layout, told: &OverlayArgs) -> anyhow::Result<()> {
+        let before = (self.overlay.clone(), self.tunnel_checksums.clone());
+        let mode = told.overlay.map(|mode| mode.to_string()).or(before.0.clone());
+        let checksums = told.tunnel_checksums.map(|told| told.to_string()).or(before.1.clone());
+        if (&mode, &checksums) == (&before.0, &before.1) {
+            return Ok(());
+        }
+        (self.overlay, self.tunnel_checksums) = (mode, checksums);
+        self.save(layout)
     }
 
     /// The identity of a data dir, if it has one.

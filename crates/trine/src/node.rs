@@ -10,7 +10,7 @@ use trine_kernel::netlink::Cidr;
 use trine_proxy::ProxyError;
 use trine_typed::kube::Client;
 
-use crate::builtin;
+use crate::builtin::{self, Given};
 use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::node_words::NodeWords;
@@ -59,11 +59,13 @@ pub struct Ways {
 /// If the network's configuration cannot be written. The planes are supervised.
 pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plane>> {
     let range = node.identity.node_range.as_ref().map(|range| range.parse::<Cidr>()).transpose()?;
+    let mtu = node.identity.node_mtu;
     if let Some(range) = range {
-        builtin::write_network(&node.layout, &node.identity.instance, range)?;
+        builtin::write_network(&node.layout, &node.identity.instance, Given { range, mtu })?;
     }
     let (ranges, range) = watch::channel(range);
-    tokio::spawn(follow_range(node.layout.clone(), node.identity.clone(), range.clone()));
+    let (mtus, mtu) = watch::channel(mtu);
+    tokio::spawn(follow_given(node.layout.clone(), node.identity.clone(), range.clone(), mtu));
     let mut started = Vec::new();
     // Before any Pod can be made: one that is made without it is held by nobody.
     let (config, client) = (policy_config(&node), ways.policies);
@@ -74,16 +76,11 @@ pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plan
     started.push(planes.run("csi-driver", move |stop| trine_csi_driver::serve(config.clone(), stop)));
     let (config, client) = (kubelet_config(&node), ways.kubelet);
     started.push(planes.run("kubelet", move |stop| trine_kubelet::run(config.clone(), client.clone(), stop)));
-    let me = trine_overlay::Me {
-        instance: node.identity.instance.clone(),
-        node: node.identity.node.clone(),
-        cluster: node.settings.pod_cidr,
-    };
-    let client = ways.network.clone();
-    started
-        .push(planes.run("overlay", move |stop| {
-            trine_overlay::run(client.clone(), me.clone(), ranges.clone(), stop)
-        }));
+    let me = overlay_config(&node);
+    let (client, told) = (ways.network.clone(), trine_overlay::Told { range: ranges, mtu: mtus });
+    started.push(
+        planes.run("overlay", move |stop| trine_overlay::run(client.clone(), me.clone(), told.clone(), stop)),
+    );
     let (config, client) = (proxy_config(&node), ways.network);
     started.push(planes.run("proxy", move |stop| proxy(client.clone(), config.clone(), range.clone(), stop)));
     let (config, client) = (dns_config(&node), ways.names);
@@ -132,19 +129,48 @@ pub async fn proxy(
     }
 }
 
-/// Writes the network's configuration, and the range into the identity, whenever the node is given another range.
-pub async fn follow_range(layout: Layout, identity: Identity, mut range: watch::Receiver<Option<Cidr>>) {
-    while range.changed().await.is_ok() {
+/// Writes the network's configuration, and the same into the identity, whenever the node's Pods are given another range or MTU.
+pub async fn follow_given(
+    layout: Layout,
+    identity: Identity,
+    mut range: watch::Receiver<Option<Cidr>>,
+    mut mtu: watch::Receiver<Option<u32>>,
+) {
+    loop {
+        tokio::select! {
+            changed = range.changed() => if changed.is_err() { return },
+            // Where nobody tells an MTU, this never ends.
+            () = told(&mut mtu) => {}
+        }
         let Some(range) = *range.borrow_and_update() else { continue };
-        let written = builtin::write_network(&layout, &identity.instance, range).and_then(|()| {
+        let mtu = *mtu.borrow_and_update();
+        let given = Given { range, mtu };
+        let written = builtin::write_network(&layout, &identity.instance, given).and_then(|()| {
             let mut current = Identity::load(&layout)?.unwrap_or_else(|| identity.clone());
-            current.node_range = Some(range.to_string());
+            (current.node_range, current.node_mtu) = (Some(range.to_string()), mtu);
             current.save(&layout)
         });
         match written {
-            Ok(()) => tracing::info!(%range, "this node's Pods"),
+            Ok(()) => tracing::info!(%range, mtu, "this node's Pods"),
             Err(error) => tracing::error!("this node's Pod range is not in force: {error:#}"),
         }
+    }
+}
+
+async fn told<T>(by: &mut watch::Receiver<T>) {
+    if by.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn overlay_config(node: &Node) -> trine_overlay::Me {
+    trine_overlay::Me {
+        instance: node.identity.instance.clone(),
+        node: node.identity.node.clone(),
+        cluster: vec![node.settings.pod_cidr],
+        mode: node.settings.overlay,
+        vni: node.settings.vni,
+        checksums: node.settings.checksums,
     }
 }
 

@@ -22,6 +22,7 @@ pub async fn run(args: &ServerArgs) -> anyhow::Result<()> {
     let since = Instant::now();
     let _lock = daemon::claim(&layout)?;
     let (mut identity, _reservations) = Identity::claim(&layout)?;
+    identity.set_overlay(&layout, &args.overlay)?;
     let advertise = args.advertise.map_or_else(identity::node_ip, Ok)?;
     let stop = CancellationToken::new();
     let planes = Planes::new(layout.run().join("planes.json"), stop.clone());

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use anyhow::Context;
 use serde_json::json;
 use trine_kernel::netlink::Cidr;
+use trine_overlay::{Checksums, Mode};
 use trine_typed::k8s_openapi::api::core::v1::ConfigMap;
 use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{Api, Client};
@@ -20,6 +21,11 @@ const SERVICE_CIDR: &str = "serviceCIDR";
 const NODES_CIDR: &str = "machineNodesCIDR";
 const CLUSTER_DNS: &str = "clusterDNS";
 const CLUSTER_DOMAIN: &str = "clusterDomain";
+const OVERLAY: &str = "overlay";
+const CHECKSUMS: &str = "tunnelChecksums";
+const VNI: &str = "vxlanVNI";
+/// The number of the tunnels of a cluster that says none.
+const FIRST_VNI: u32 = 1;
 
 /// What is the same for all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +40,12 @@ pub struct Settings {
     pub cluster_dns: Vec<IpAddr>,
     /// The domain of Services' names.
     pub cluster_domain: String,
+    /// Which ways to other nodes may be taken.
+    pub overlay: Mode,
+    /// Who computes the checksums of what goes through tunnels.
+    pub checksums: Checksums,
+    /// The number of the cluster's tunnels: its server's instance, so that clusters on one machine differ.
+    pub vni: u32,
 }
 
 impl Settings {
@@ -54,6 +66,9 @@ impl Settings {
                 .context("the nodes' range")?,
             cluster_dns: vec![dns_address(service_cidr)],
             cluster_domain: "cluster.local".to_owned(),
+            overlay: identity.overlay.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
+            checksums: identity.tunnel_checksums.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
+            vni: u32::from_str_radix(&identity.instance, 16).unwrap_or_default().max(FIRST_VNI),
         })
     }
 
@@ -89,6 +104,9 @@ impl Settings {
             (SERVICE_CIDR, self.service_cidr.to_string()),
             (CLUSTER_DNS, dns.join(",")),
             (CLUSTER_DOMAIN, self.cluster_domain.clone()),
+            (OVERLAY, self.overlay.to_string()),
+            (CHECKSUMS, self.checksums.to_string()),
+            (VNI, self.vni.to_string()),
         ]);
         data.extend(self.nodes_cidr.map(|range| (NODES_CIDR, range.to_string())));
         data
@@ -96,6 +114,8 @@ impl Settings {
 
     fn read(data: &BTreeMap<String, String>) -> anyhow::Result<Self> {
         let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
+        // A server of an older version does not say all.
+        let said = |key: &str| data.get(key).map(String::as_str);
         let range = |key: &'static str| text(key).parse::<Cidr>().context(key);
         let dns = text(CLUSTER_DNS).split(',').filter(|a| !a.is_empty());
         Ok(Self {
@@ -104,6 +124,9 @@ impl Settings {
             nodes_cidr: data.contains_key(NODES_CIDR).then(|| range(NODES_CIDR)).transpose()?,
             cluster_dns: dns.map(str::parse).collect::<Result<_, _>>().context(CLUSTER_DNS)?,
             cluster_domain: text(CLUSTER_DOMAIN).to_owned(),
+            overlay: said(OVERLAY).map(str::parse).transpose().context(OVERLAY)?.unwrap_or_default(),
+            checksums: said(CHECKSUMS).map(str::parse).transpose().context(CHECKSUMS)?.unwrap_or_default(),
+            vni: said(VNI).map(str::parse).transpose().context(VNI)?.unwrap_or(FIRST_VNI),
         })
     }
 }
@@ -128,10 +151,16 @@ mod tests {
             nodes_cidr: None,
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
+            overlay: Mode::Auto,
+            checksums: Checksums::Auto,
+            vni: 1,
         };
         let several = Settings {
             nodes_cidr: Some("10.222.0.0/16".parse().unwrap()),
             cluster_dns: vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
+            overlay: Mode::Vxlan,
+            checksums: Checksums::Software,
+            vni: 0x00ff_ffff,
             ..alone.clone()
         };
         for settings in [alone, several] {

@@ -12,6 +12,7 @@ use trine_typed::k8s_openapi::api::core::v1::Node as NodeObject;
 use trine_typed::kube::{Api, Client};
 
 use crate::cli::args::UpArgs;
+use crate::cli::node_args::OverlayArgs;
 use crate::control::{Control, Start, ended};
 use crate::identity::{self, Identity, Reservation};
 use crate::layout::Layout;
@@ -52,6 +53,10 @@ pub struct Wanted {
     pub words: NodeWords,
     /// How many nodes; as many as last time if none is said.
     pub nodes: Option<u8>,
+    /// Over how many links; as last time if none is said.
+    pub node_links: Option<u8>,
+    /// How other nodes are reached, as far as it is said.
+    pub overlay: OverlayArgs,
 }
 
 impl Cluster {
@@ -63,9 +68,11 @@ impl Cluster {
         let lock = daemon::claim(&layout)?;
         let (mut identity, mut reservations) = Identity::claim(&layout)?;
         let count = nodes::count(identity.nodes, wanted.nodes)?;
-        if count != identity.nodes {
-            reservations.extend(identity.set_nodes(&layout, count)?);
+        let links = nodes::links(identity.node_links, wanted.node_links)?;
+        if (count, links) != (identity.nodes, identity.node_links) {
+            reservations.extend(identity.set_nodes(&layout, count, links)?);
         }
+        identity.set_overlay(&layout, &wanted.overlay)?;
         let node_ip = match nodes::network::prepare(&identity)? {
             Some(address) => address,
             None => identity::node_ip()?,
@@ -208,7 +215,8 @@ pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let since = Instant::now();
     let (store, words) = (args.store.clone(), args.node.clone());
-    let wanted = Wanted { audit: audit(args), store, words, nodes: args.nodes };
+    let (nodes, node_links, overlay) = (args.nodes, args.node_links, args.overlay.clone());
+    let wanted = Wanted { audit: audit(args), store, words, nodes, node_links, overlay };
     let cluster = Cluster::start(layout, wanted).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
@@ -240,9 +248,12 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg("--data-dir").arg(layout.root()).args(args.store.words());
-    command.args(args.node.words());
+    command.args(args.node.words()).args(args.overlay.words());
     if let Some(nodes) = args.nodes {
         command.arg("--nodes").arg(nodes.to_string());
+    }
+    if let Some(links) = args.node_links {
+        command.arg("--node-links").arg(links.to_string());
     }
     // The daemon's own folder is another one.
     for (word, file) in [("--audit-log", &args.audit_log), ("--audit-policy", &args.audit_policy)] {

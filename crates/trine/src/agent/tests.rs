@@ -82,6 +82,9 @@ fn settings() -> Settings {
         service_cidr: "10.96.0.0/16".parse().unwrap(),
         nodes_cidr: None,
         cluster_dns: Vec::new(),
+        overlay: trine_overlay::Mode::Auto,
+        checksums: trine_overlay::Checksums::Auto,
+        vni: 1,
         cluster_domain: "cluster.local".to_owned(),
     }
 }

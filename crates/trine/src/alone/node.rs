@@ -14,11 +14,12 @@ use trine_typed::kube::{Api, Client};
 use trine_typed::mirror::Mirror;
 
 use super::{authority, path_of, path_or, read, until_signalled};
+use crate::builtin::{self, Given};
 use crate::cli::alone_args::{CriArgs, CsiDriverArgs, KubeletArgs, PolicyArgs, ProxyArgs};
 use crate::identity::{self, Identity};
 use crate::layout::Layout;
 use crate::node::Pair;
-use crate::{agent, builtin, daemon, node};
+use crate::{agent, daemon, node};
 
 /// `trine cri`, until SIGINT or SIGTERM. Its Pods run on after it. The Pod range is its own choice until a kubelet tells it one.
 ///
@@ -32,14 +33,15 @@ pub async fn cri(args: &CriArgs) -> anyhow::Result<()> {
         Some(range) => range.parse().context("the node's Pod range")?,
         None => builtin::first_node_range(&identity.pod_cidr)?,
     };
-    builtin::write_network(&layout, &identity.instance, range)?;
+    let mtu = identity.node_mtu;
+    builtin::write_network(&layout, &identity.instance, Given { range, mtu })?;
     let (told, ranges) = watch::channel(Some(range));
     let mut config = node::cri_config(&layout, &identity, &args.registries);
     config.pod_range = Some(told);
     if let Some(endpoint) = &args.endpoint {
         config.socket = path_of(endpoint)?;
     }
-    tokio::spawn(node::follow_range(layout, identity, ranges));
+    tokio::spawn(node::follow_given(layout, identity, ranges, watch::channel(mtu).1));
     until_signalled(|stop| async move { Ok(trine_cri::serve(config, stop).await?) }).await
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use trine_kernel::netlink::Cidr;
 
-use crate::builtin;
+use crate::builtin::{self, Given};
 use crate::cli::alone_args::CniCommand;
 use crate::identity::Identity;
 use crate::layout::Layout;
@@ -26,7 +26,8 @@ pub fn run(command: &CniCommand) -> anyhow::Result<()> {
         let layout = Layout::new(&data_dir.data_dir)?;
         let identity = Identity::of_node(&layout, None)?;
         let range: Cidr = range.parse().context("--pod-cidr")?;
-        let path = builtin::write_network_to(conf_dir, &layout.cni_state(), &identity.instance, range)?;
+        let given = Given { range, mtu: identity.node_mtu };
+        let path = builtin::write_network_to(conf_dir, &layout.cni_state(), &identity.instance, given)?;
         println!("{}", path.display());
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::alone_args::{
     CniCommand, ControllersArgs, CriArgs, CsiControllersArgs, CsiDriverArgs, DnsArgs, KubeletArgs,
     PolicyArgs, ProxyArgs, SchedulerArgs,
 };
-use super::node_args::{AgentArgs, Place, ServerArgs, TokenCommand};
+use super::node_args::{AgentArgs, OverlayArgs, Place, ServerArgs, TokenCommand};
 use crate::layout::DEFAULT_DATA_DIR;
 use crate::node_words::NodeWords;
 use crate::registries::RegistryArgs;
@@ -133,6 +133,13 @@ pub struct UpArgs {
     /// Nodes on this machine: the further ones are network namespaces [default: as many as last time, at first 1]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u8>,
+    /// Links between which this machine routes and over which the nodes are spread, to have some that are not neighbours [default: as
+    /// last time, at first 1]
+    #[arg(long, value_name = "N")]
+    pub node_links: Option<u8>,
+    /// How other nodes are reached
+    #[command(flatten)]
+    pub overlay: OverlayArgs,
     /// Return when the nodes are Ready; the daemon goes on
     #[arg(long)]
     pub detach: bool,

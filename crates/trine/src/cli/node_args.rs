@@ -5,11 +5,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use trine_overlay::{Checksums, Mode};
 
 use super::args::{DataDir, Target};
 use crate::layout::Layout;
 use crate::node_words::NodeWords;
 use crate::storage::StoreArgs;
+
+/// How the nodes of a cluster reach each other's Pods.
+#[derive(Debug, Clone, Default, Args)]
+pub struct OverlayArgs {
+    /// How nodes reach each other's Pods: `direct` routes to neighbours, `vxlan` tunnels to all, `auto` routes to neighbours and tunnels
+    /// to others; nodes read it when they start [default: as last time, at first auto]
+    #[arg(long, value_name = "HOW")]
+    pub overlay: Option<Mode>,
+    /// Who computes the checksums of what goes through tunnels: `offload` the hardware, `software` the tunnel, `auto` whoever turns
+    /// out to be able to [default: as last time, at first auto]
+    #[arg(long, value_name = "WHO")]
+    pub tunnel_checksums: Option<Checksums>,
+}
+
+impl OverlayArgs {
+    /// The words that say the same to another process.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let mode = self.overlay.map(|mode| ["--overlay".to_owned(), mode.to_string()]);
+        let checksums = self.tunnel_checksums.map(|told| ["--tunnel-checksums".to_owned(), told.to_string()]);
+        mode.into_iter().chain(checksums).flatten().collect()
+    }
+}
 
 /// Words of `server`.
 #[derive(Debug, Clone, Args)]
@@ -20,6 +44,9 @@ pub struct ServerArgs {
     /// The address at which nodes and Pods reach it [default: the one by which this machine is reached]
     #[arg(long, value_name = "IP")]
     pub advertise: Option<IpAddr>,
+    /// How nodes reach each other
+    #[command(flatten)]
+    pub overlay: OverlayArgs,
     /// Note each request to the API in this file, one line of JSON each
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,

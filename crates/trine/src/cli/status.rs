@@ -1,13 +1,16 @@
 //! `trine status`: one line for each plane. Exit code 0 only if all are well.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use trine_contracts::cri::StatusRequest;
 use trine_contracts::cri::runtime_service_client::RuntimeServiceClient;
 use trine_contracts::csi::ProbeRequest;
 use trine_contracts::csi::identity_client::IdentityClient;
 use trine_contracts::socket;
+use trine_kernel::netns::Netns;
 use trine_typed::k8s_openapi::api::core::v1::Node;
 use trine_typed::kube::{Api, Client, ResourceExt};
 
@@ -45,10 +48,18 @@ pub async fn run(args: &DataDir) -> anyhow::Result<ExitCode> {
     if has("csi-driver") {
         lines.push(("csi socket".to_owned(), answered(csi(&layout)).await));
     }
+    if has("overlay") {
+        lines.push(("ways".to_owned(), ways(&layout, None)));
+    }
     lines.extend(planes.into_iter().map(told));
     for dir in nodes::folders(&layout) {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if daemon::running(&Layout::seen_as(&dir, layout.root())?).is_some() {
+        let of_node = Layout::seen_as(&dir, layout.root())?;
+        if daemon::running(&of_node).is_some() {
+            lines.push((
+                format!("{name} ways"),
+                ways(&of_node, Some(&nodes::machine(&layout, &name).netns())),
+            ));
             let of_node = planes::read(&dir.join("run/planes.json")).unwrap_or_default();
             lines.extend(of_node.into_iter().map(|(plane, state)| told((format!("{name} {plane}"), state))));
         }
@@ -63,6 +74,19 @@ pub async fn run(args: &DataDir) -> anyhow::Result<ExitCode> {
     }
     let well = lines.iter().all(|(_, result)| result.is_ok());
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// By which ways other nodes' Pods are reached, from this machine or from one within it.
+fn ways(layout: &Layout, netns: Option<&Path>) -> Result<String, String> {
+    let found = || -> anyhow::Result<String> {
+        let identity = Identity::load(layout)?.context("no identity")?;
+        let told = || trine_overlay::tell(&identity.instance);
+        Ok(match netns {
+            Some(netns) => Netns::open(netns)?.run(told)??,
+            None => told()?,
+        })
+    };
+    found().map_err(|e| format!("{e:#}"))
 }
 
 /// What a process says of one of its planes.

@@ -95,8 +95,8 @@ async fn run(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let dir = folder(layout, &member.name);
-    let (first, second, third) = (layout.clone(), identity.clone(), member.clone());
-    tokio::task::spawn_blocking(move || make(&first, &second, &third)).await??;
+    let (first, second) = (layout.clone(), member.clone());
+    tokio::task::spawn_blocking(move || make(&first, &second)).await??;
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
         ranged = own_range(&server.admin, &identity.node) => ranged?,
@@ -151,7 +151,7 @@ async fn own_range(admin: &Client, first: &str) -> anyhow::Result<()> {
 }
 
 /// Makes what is missing of a node's folders, machine and link.
-fn make(layout: &Layout, identity: &Identity, member: &Member) -> anyhow::Result<()> {
+fn make(layout: &Layout, member: &Member) -> anyhow::Result<()> {
     let dir = folder(layout, &member.name);
     let places = [
         (dir.join("kubelet"), layout.kubelet()),
@@ -171,7 +171,7 @@ fn make(layout: &Layout, identity: &Identity, member: &Member) -> anyhow::Result
         };
         machine.create(&member.name, &shared)?;
     }
-    network::join(identity, member, &machine.netns()).context("cannot join the nodes' bridge")
+    network::join(member, &machine.netns()).context("cannot join the nodes' bridge")
 }
 
 async fn invite(server: &Server, dir: &Path) -> anyhow::Result<token::Token> {

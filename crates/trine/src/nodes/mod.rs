@@ -11,5 +11,5 @@ mod member;
 pub mod network;
 mod plan;
 
-pub use member::{Server, folders, start};
-pub use plan::{count, members, words};
+pub use member::{Server, folders, machine, start};
+pub use plan::{count, links, members, words};

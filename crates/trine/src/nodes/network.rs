@@ -1,4 +1,4 @@
-//! The bridge that all nodes of this machine are on, and each node's link to it. Everything is looked at first, so that a
+//! The bridges that the nodes of this machine are on, and each node's link to one of them. Everything is looked at first, so that a
 //! restart changes nothing.
 
 use std::net::IpAddr;
@@ -9,22 +9,22 @@ use std::os::fd::AsFd;
 use trine_kernel::netlink::{Cidr, LinkChange, Mac, Request, Route, RouteEntry, Veth, VethPeer};
 use trine_kernel::netns::Netns;
 
-use super::plan::{Member, address, bridge, range};
+use super::plan::{MOST_LINKS, Member, bridge, bridges};
 use crate::identity::Identity;
 
 /// The link of a node in its machine.
 const LINK: &str = "eth0";
 
-/// Makes the bridge, if this machine has several nodes; gives the host's address on it.
+/// Makes the bridges, if this machine has several nodes; gives the host's address on the first.
 ///
 /// # Errors
 /// What the kernel says.
 pub fn prepare(identity: &Identity) -> anyhow::Result<Option<IpAddr>> {
-    let Some(range) = range(identity) else { return Ok(None) };
-    let own = address(range, 1);
-    ensure_bridge(&bridge(identity), own)
-        .with_context(|| format!("cannot make the bridge {}", bridge(identity)))?;
-    Ok(Some(own.addr))
+    let bridges = bridges(identity);
+    for (name, own) in &bridges {
+        ensure_bridge(name, *own).with_context(|| format!("cannot make the bridge {name}"))?;
+    }
+    Ok(bridges.first().map(|(_, own)| own.addr))
 }
 
 fn ensure_bridge(name: &str, own: Cidr) -> anyhow::Result<()> {
@@ -40,10 +40,21 @@ fn ensure_bridge(name: &str, own: Cidr) -> anyhow::Result<()> {
     if !link.up {
         changes.push(LinkChange { up: Some(true), ..LinkChange::default() }.request(&link));
     }
-    if route.addresses(Some(link.index))?.iter().all(|a| a.addr != own) {
-        changes.push(Request::add_address(link.index, own));
-    }
+    changes.extend(only_address(&mut route, link.index, own)?);
     Ok(route.run(&changes)?)
+}
+
+/// What makes an address the only one of its family on a link. The nodes may have been spread over other links before.
+fn only_address(route: &mut Route, device: u32, own: Cidr) -> anyhow::Result<Vec<Request>> {
+    let there = route.addresses(Some(device))?;
+    let other = |addr: &Cidr| *addr != own && addr.addr.is_ipv4() == own.addr.is_ipv4();
+    let others = there.iter().filter(|a| !a.link_scope).map(|a| a.addr).filter(other);
+    let mut changes: Vec<Request> =
+        others.map(|addr| Request::del_address(device, addr).or_absent()).collect();
+    if there.iter().all(|a| a.addr != own) {
+        changes.push(Request::add_address(device, own));
+    }
+    Ok(changes)
 }
 
 /// A hardware address of the host's own choice for an address, so that neighbours' caches stay true over restarts.
@@ -60,11 +71,11 @@ fn mac(address: IpAddr) -> Mac {
     }
 }
 
-/// Joins a node's machine to the bridge, unless it is joined.
+/// Joins a node's machine to its bridge, unless it is joined.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn join(identity: &Identity, member: &Member, netns: &Path) -> anyhow::Result<()> {
+pub fn join(member: &Member, netns: &Path) -> anyhow::Result<()> {
     let (mut host, netns) = (Route::open()?, Netns::open(netns)?);
     let mut inside = Route::open_in(&netns)?;
     let port = host.find_link(&member.link)?;
@@ -77,7 +88,7 @@ pub fn join(identity: &Identity, member: &Member, netns: &Path) -> anyhow::Resul
         let peer = VethPeer { name: LINK, netns: Some(netns.as_fd()), mac: Some(mac(member.address.addr)) };
         host.add_veth(&Veth { name: &member.link, mac: None, mtu: None, peer })?;
     }
-    let bridge = host.link(bridge(identity).as_str())?;
+    let bridge = host.link(member.bridge.as_str())?;
     let port = host.link(&member.link)?;
     if port.master != Some(bridge.index) {
         let change = LinkChange { master: Some(bridge.index), up: Some(true), ..LinkChange::default() };
@@ -89,12 +100,10 @@ pub fn join(identity: &Identity, member: &Member, netns: &Path) -> anyhow::Resul
     let (lo, end) = (inside.link("lo")?, inside.link(LINK)?);
     let up = LinkChange { up: Some(true), ..LinkChange::default() };
     let mut changes = vec![up.request(&lo), up.request(&end)];
-    if inside.addresses(Some(end.index))?.iter().all(|a| a.addr != member.address) {
-        changes.push(Request::add_address(end.index, member.address));
-    }
+    changes.extend(only_address(&mut inside, end.index, member.address)?);
     inside.run(&changes)?;
     let out = RouteEntry {
-        gateway: Some(address(member.address, 1).addr),
+        gateway: Some(member.gateway),
         device: Some(end.index),
         ..RouteEntry::to(Cidr::default_route(false))
     };
@@ -109,10 +118,11 @@ pub fn leave(member: &Member) -> anyhow::Result<()> {
     Ok(Route::open()?.del_link(&member.link)?)
 }
 
-/// Removes the bridge. Absent is success.
+/// Removes the bridges. Absent is success.
 ///
 /// # Errors
 /// What the kernel says.
 pub fn remove(identity: &Identity) -> anyhow::Result<()> {
-    Ok(Route::open()?.del_link(&bridge(identity))?)
+    let all = (0..MOST_LINKS).map(|link| Request::del_link(&bridge(identity, link)).or_absent());
+    Ok(Route::open()?.run(&all.collect::<Vec<_>>())?)
 }

@@ -9,14 +9,22 @@ use crate::identity::Identity;
 
 /// How many nodes a machine may have: their numbers are two hex digits of a link's name, and each takes a Pod range.
 const MOST: u8 = 250;
+/// Over how many links they may be spread: each number is one digit of a bridge's name.
+pub const MOST_LINKS: u8 = 8;
+/// The prefix length of one link of several.
+const LINK_PREFIX: u8 = 24;
 
 /// A further node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The node's name and its machine's host name.
     pub name: String,
-    /// Its address on the common bridge, with the bridge's prefix length.
+    /// Its address, with the prefix length of its bridge's.
     pub address: Cidr,
+    /// The bridge that it is on.
+    pub bridge: String,
+    /// The host's address there.
+    pub gateway: IpAddr,
     /// The host's end of its link.
     pub link: String,
 }
@@ -36,10 +44,28 @@ pub fn count(last: u8, wanted: Option<u8>) -> anyhow::Result<u8> {
     Ok(count)
 }
 
-/// The bridge that all nodes of this machine are on.
+/// Over how many links nodes are to be spread: as many as last time unless told otherwise.
+///
+/// # Errors
+/// If the number is too large or too small.
+pub fn links(last: u8, wanted: Option<u8>) -> anyhow::Result<u8> {
+    let links = wanted.unwrap_or(last);
+    anyhow::ensure!((1..=MOST_LINKS).contains(&links), "--node-links takes 1 to {MOST_LINKS}");
+    Ok(links)
+}
+
+/// The bridge that is the link of this number.
 #[must_use]
-pub fn bridge(identity: &Identity) -> String {
-    format!("tr{}b0", identity.instance)
+pub fn bridge(identity: &Identity, link: u8) -> String {
+    format!("tr{}b{link}", identity.instance)
+}
+
+/// The bridges with the host's addresses on them; none, if this machine has one node.
+#[must_use]
+pub fn bridges(identity: &Identity) -> Vec<(String, Cidr)> {
+    let Some(range) = range(identity) else { return Vec::new() };
+    let links = 0..identity.node_links;
+    links.map(|link| (bridge(identity, link), address(identity, range, link, 1))).collect()
 }
 
 /// The nodes' range, if this machine has several.
@@ -48,24 +74,30 @@ pub fn range(identity: &Identity) -> Option<Cidr> {
     identity.nodes_cidr.as_ref().filter(|_| identity.nodes > 1)?.parse().ok()
 }
 
-/// The address of node `number` in the nodes' range; the host's is 1.
-#[must_use]
-pub fn address(range: Cidr, number: u8) -> Cidr {
+/// The address of node `number` on a link, in the nodes' range; the host's is 1. A single link has all of the range.
+fn address(identity: &Identity, range: Cidr, link: u8, number: u8) -> Cidr {
+    let offset = (u32::from(link) << 8) + u32::from(number);
     let addr = match range.network().addr {
-        IpAddr::V4(v4) => IpAddr::from((u32::from(v4) + u32::from(number)).to_be_bytes()),
-        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) + u128::from(number)).to_be_bytes()),
+        IpAddr::V4(v4) => IpAddr::from((u32::from(v4) + offset).to_be_bytes()),
+        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) + u128::from(offset)).to_be_bytes()),
     };
-    Cidr { addr, len: range.len }
+    let whole = identity.node_links == 1;
+    Cidr { addr, len: if whole { range.len } else { Cidr::host(addr).len - 32 + LINK_PREFIX } }
 }
 
 /// The further nodes; the first node is the host's own.
 #[must_use]
 pub fn members(identity: &Identity) -> Vec<Member> {
     let Some(range) = range(identity) else { return Vec::new() };
-    let member = |number| Member {
-        name: format!("{}-{number}", identity.node),
-        address: address(range, number),
-        link: format!("tr{}{number:02x}", identity.instance),
+    let member = |number: u8| {
+        let link = (number - 1) % identity.node_links;
+        Member {
+            name: format!("{}-{number}", identity.node),
+            address: address(identity, range, link, number),
+            bridge: bridge(identity, link),
+            gateway: address(identity, range, link, 1).addr,
+            link: format!("tr{}{number:02x}", identity.instance),
+        }
     };
     (2..=identity.nodes).map(member).collect()
 }
@@ -98,10 +130,32 @@ mod tests {
             Member {
                 name: "vm-2".to_owned(),
                 address: "10.222.0.2/16".parse().unwrap(),
+                bridge: "tr00aabbb0".to_owned(),
+                gateway: "10.222.0.1".parse().unwrap(),
                 link: "tr00aabb02".to_owned()
             }
         );
         assert_eq!(words(&identity), "nodes vm vm-2 vm-3");
+    }
+
+    #[test]
+    fn nodes_on_several_links_are_neighbours_of_those_on_theirs() {
+        let mut identity = Identity::new("vm".to_owned()).unwrap();
+        identity.instance = "00aabb".to_owned();
+        identity.nodes_cidr = Some("10.222.0.0/16".to_owned());
+        (identity.nodes, identity.node_links) = (3, 2);
+        let at = |(name, address): (String, Cidr)| format!("{name} {address}");
+        let bridges: Vec<String> = bridges(&identity).into_iter().map(at).collect();
+        assert_eq!(bridges, ["tr00aabbb0 10.222.0.1/24", "tr00aabbb1 10.222.1.1/24"]);
+        let members = members(&identity).into_iter();
+        let seen: Vec<String> =
+            members.map(|m| format!("{} {} {} {}", m.name, m.address, m.bridge, m.gateway)).collect();
+        assert_eq!(
+            seen,
+            ["vm-2 10.222.1.2/24 tr00aabbb1 10.222.1.1", "vm-3 10.222.0.3/24 tr00aabbb0 10.222.0.1"]
+        );
+        assert_eq!(links(2, None).unwrap(), 2);
+        assert!(links(1, Some(0)).is_err() && links(1, Some(MOST_LINKS + 1)).is_err());
     }
 
     #[test]
