@@ -28,7 +28,7 @@ const fn containerd(file: &'static str) -> Tool {
 }
 
 /// Runs a benchmark. The words behind the name are those of `sched` (`--nodes N`, `--pods M`, and `--debug` for the debug build)
-/// of `cri` (`--rounds N`, `--alone`, `--reference`), and of `cni` (`--rounds N`, `--in-use N`, `--small`).
+/// of `cri` (`--rounds N`, `--alone`, `--reference`), and of `cni` (`--rounds N`, `--in-use N`, `--small`); `ways` takes none.
 ///
 /// # Errors
 /// If there is none of that name, or it fails.
@@ -63,7 +63,8 @@ pub fn run(name: &str, words: &[&str]) -> anyhow::Result<()> {
         }
         "cri" => cri(&root, words),
         "cni" => cni(&root, words),
-        _ => anyhow::bail!("benchmarks: api, cni, cri, pod, sched"),
+        "ways" => ways(&root),
+        _ => anyhow::bail!("benchmarks: api, cni, cri, pod, sched, ways"),
     }
 }
 
@@ -121,8 +122,26 @@ fn cni(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         run_command(cargo_command(root).args(["build", "--release", "--package", "trine", "--quiet"]))?;
         command.arg("--trine").arg(root.join("target/release/trine"));
     }
-    if words.is_empty() {
-        command.arg("--out").arg(root.join("benches/CNI.md"));
+    if !words.is_empty() {
+        return run_command(command.args(words));
     }
-    run_command(command.args(words))
+    run_command(command.arg("--out").arg(root.join("benches/CNI.md")))?;
+    ways(root)
+}
+
+/// Routes beside tunnels between nodes: a section of the same page. The work is the kernel's, so nothing is optimised for it.
+fn ways(root: &Path) -> anyhow::Result<()> {
+    let mut command = cargo_command(root);
+    command.args([
+        "bench",
+        "--profile",
+        "dev",
+        "--package",
+        "trine-overlay",
+        "--bench",
+        "ways",
+        "--quiet",
+        "--",
+    ]);
+    run_command(command.arg("--out").arg(root.join("benches/CNI.md")))
 }
