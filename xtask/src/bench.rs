@@ -28,14 +28,18 @@ const fn containerd(file: &'static str) -> Tool {
 }
 
 /// Runs a benchmark. The words behind the name are those of `sched` (`--nodes N`, `--pods M`, and `--debug` for the debug build)
-/// of `cri` (`--rounds N`, `--alone`, `--reference`), and of `cni` (`--rounds N`, `--in-use N`, `--small`); `ways` takes none.
+/// of `cri` (`--rounds N`, `--alone`, `--reference`), of `cni` (`--rounds N`, `--in-use N`, `--small`), and of `csi` (`--rounds N`);
+/// `ways` takes none.
 ///
 /// # Errors
 /// If there is none of that name, or it fails.
 pub fn run(name: &str, words: &[&str]) -> anyhow::Result<()> {
     let root = workspace_root()?;
     let cargo = |words: &[&str]| run_command(cargo_command(&root).args(words));
-    anyhow::ensure!(words.is_empty() || ["sched", "cri", "cni"].contains(&name), "{name} takes no words");
+    anyhow::ensure!(
+        words.is_empty() || ["sched", "cri", "cni", "csi"].contains(&name),
+        "{name} takes no words"
+    );
     match name {
         "api" => {
             cargo(&["bench", "--package", "trine-store", "--bench", "writes", "--quiet"])?;
@@ -63,8 +67,16 @@ pub fn run(name: &str, words: &[&str]) -> anyhow::Result<()> {
         }
         "cri" => cri(&root, words),
         "cni" => cni(&root, words),
+        "csi" => {
+            let mut command = cargo_command(&root);
+            command.args(["bench", "--package", "trine-csi-driver", "--bench", "csi", "--quiet", "--"]);
+            if words.is_empty() {
+                command.arg("--out").arg(root.join("benches/CSI.md"));
+            }
+            run_command(command.args(words))
+        }
         "ways" => ways(&root),
-        _ => anyhow::bail!("benchmarks: api, cni, cri, pod, sched, ways"),
+        _ => anyhow::bail!("benchmarks: api, cni, cri, csi, pod, sched, ways"),
     }
 }
 

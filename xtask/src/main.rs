@@ -25,6 +25,8 @@ cargo xtask bench sched [--nodes N] [--pods M] [--debug]  how fast Pods get thei
                                benches/SCHED.md, unless it is smaller
 cargo xtask bench cri [--rounds N] [--alone] [--reference]  the calls of a Pod's life on Trine's runtime, beside containerd with
                                runc and with crun; benches/CRI.md; --reference: on the reference network plugins' bridge
+cargo xtask bench csi [--rounds N]  each call of the CSI driver, and what a volume gives, as files and on a disk of their own;
+                               benches/CSI.md
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
 cargo xtask churn              2,000 Pods in one runtime, and its death at every step of every call, minutes in all
