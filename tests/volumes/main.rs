@@ -1,5 +1,6 @@
 //! The built-in driver's volumes, as users have them.
 
 mod copies;
+mod deaths;
 mod groups;
 mod stage;

@@ -29,7 +29,8 @@ cargo xtask bench csi [--rounds N]  each call of the CSI driver, and what a volu
                                benches/CSI.md
 cargo xtask fuzz TARGET [SECONDS]  bytes that nobody meant, ten minutes unless told otherwise
 cargo xtask model [STEPS [SEED]]  the controllers while everything goes wrong, 100,000 steps unless told otherwise
-cargo xtask churn              2,000 Pods in one runtime, and its death at every step of every call, minutes in all
+cargo xtask churn              2,000 Pods in one runtime, and its death at every step of every call, and the daemon's at every step
+                               of a volume's life, minutes in all
 cargo xtask manifests [PART]   manifests and charts as people bring them, by kubectl and helm: a database, an agent, a server under
                                load, a CSI driver with its sidecars; minutes in all; tests/manifests/RESULTS.md
 cargo xtask arch               the rules of ARCHITECTURE.md that a machine can check

@@ -9,6 +9,8 @@ mod cli;
 mod control;
 mod daemon;
 mod demo;
+#[cfg(debug_assertions)]
+mod dies;
 mod down;
 mod elf;
 mod identity;
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
     if let Some(code) = trine_cri::called_otherwise(std::env::args_os()) {
         return code;
     }
+    #[cfg(debug_assertions)]
+    dies::where_a_test_says();
     let cli = Cli::parse();
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         eprintln!("trine: another crypto provider is installed");

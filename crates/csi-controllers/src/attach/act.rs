@@ -5,6 +5,7 @@ use tonic::Code;
 use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 use trine_contracts::csi;
+use trine_kernel::testing::failpoint;
 use trine_typed::k8s_openapi::api::core::v1::PersistentVolume;
 use trine_typed::k8s_openapi::api::storage::v1::VolumeAttachment;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -63,6 +64,7 @@ async fn attach(
         finalizers::add(&Api::all(cx.client.clone()), volume, &finalizer, None).await?;
         let node = Some((NODE_ID, node_id));
         finalizers::add(&Api::all(cx.client.clone()), attachment, &finalizer, node).await?;
+        failpoint("attach: intended");
         let secret = volume.spec.as_ref().and_then(|s| s.csi.as_ref()?.controller_publish_secret_ref.clone());
         let secret = secret.and_then(|s| Some((s.name?, s.namespace?)));
         let answer = match secrets::read(&cx.client, secret).await {
@@ -76,7 +78,9 @@ async fn attach(
     };
     match work.instrument(step.clone()).await? {
         Ok(answer) => {
+            failpoint("attach: published");
             say(&cx.client, attachment, attached(&json!(answer.publish_context))).await?;
+            failpoint("attach: said");
             Ok(Outcome::Done)
         }
         Err(error) => {
@@ -118,7 +122,10 @@ async fn detach(
     let step = info_span!(target: "trine::step", "detach", plane = "csi", volume,
         detail = %attachment.spec.node_name, error = Empty);
     match cx.driver.unpublish(handle, node_id).instrument(step.clone()).await {
-        Ok(()) => let_go(cx, attachment).await,
+        Ok(()) => {
+            failpoint("detach: unpublished");
+            let_go(cx, attachment).await
+        }
         Err(error) => {
             step.record("error", error.to_string());
             say(&cx.client, attachment, json!({"detachError": driver_error(&error)})).await?;
@@ -130,6 +137,7 @@ async fn detach(
 async fn let_go(cx: &Cx, attachment: &VolumeAttachment) -> Result<Outcome, kube::Error> {
     let api = Api::<VolumeAttachment>::all(cx.client.clone());
     finalizers::remove(&api, &attachment.name_any(), &finalizer(&cx.offers.name)).await?;
+    failpoint("detach: let go");
     Ok(Outcome::Done)
 }
 

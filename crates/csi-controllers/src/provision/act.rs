@@ -7,6 +7,7 @@ use tonic::Code;
 use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
 use trine_contracts::csi;
+use trine_kernel::testing::failpoint;
 use trine_typed::event::Level;
 use trine_typed::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use trine_typed::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
@@ -195,6 +196,7 @@ async fn make(
     if let Err(error) = finalizers::add(&claims(cx, claim), claim, CLAIM_FINALIZER, None).await {
         return refused(&error);
     }
+    failpoint("provision: intended");
     let text = format!("External provisioner is provisioning volume for claim \"{name}\"");
     let (made, ()) = tokio::join!(
         cx.driver.create(request.clone()),
@@ -204,6 +206,7 @@ async fn make(
         Ok(volume) => volume,
         Err(error) => return failed(cx, claim, class, step, &error).await,
     };
+    failpoint("provision: created");
     let asked = request.capacity_range.as_ref().map_or(0, |r| r.required_bytes);
     if volume.capacity_bytes != 0 && volume.capacity_bytes < asked {
         let text =
@@ -222,6 +225,7 @@ async fn make(
     let api = Api::<PersistentVolume>::all(cx.client.clone());
     match api.create(&PostParams::default(), &object).await {
         Ok(_) => {
+            failpoint("provision: object");
             let text = format!("Successfully provisioned volume {}", object.name_any());
             // Should the release fail, the plan asks for it again.
             let (_, ()) = tokio::join!(
@@ -337,6 +341,7 @@ async fn reclaim(cx: &Cx, volume: &PersistentVolume) -> Outcome {
         Err(error) => return refused(&error),
         Ok(_) => {}
     }
+    failpoint("reclaim: deleted");
     match finalizers::remove(&api, &name, VOLUME_FINALIZER).await {
         Ok(()) => Outcome::Done,
         Err(error) => refused(&error),

@@ -16,9 +16,10 @@ use crate::writer::{Writer, whole};
 
 /// Everything that the deaths have in common.
 struct Stage {
-    rig: Rig,
-    driver: Apart,
+    // Dropped in this order: while somebody uses them, devices cannot be let go of.
     writer: Writer,
+    driver: Apart,
+    rig: Rig,
     /// The size of the volume that is written to, bytes.
     size: AtomicU64,
     deaths: usize,

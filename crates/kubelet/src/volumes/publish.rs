@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use trine_kernel::mountpoint;
+use trine_kernel::testing::failpoint;
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
 use super::cleanup::{is_mount_point, mount_error, mounts};
@@ -81,6 +82,7 @@ pub async fn publish(
     if !key.block {
         metadata::write(&data_dir(root, key), &data)?;
     }
+    failpoint("publish: noted");
     if let Some(parent) = target.parent() {
         make_dir(parent)?;
     }
@@ -97,6 +99,7 @@ pub async fn publish(
         group: group(pod),
     };
     calls.publish(who, request).await?;
+    failpoint("publish: done");
     if key.block {
         link(root, key, &target)?;
     } else {
@@ -142,6 +145,7 @@ pub async fn unpublish(
     let target = target(root, key);
     let who = For { pod: "", uid: &key.uid, volume: &key.spec, claim: "" };
     calls.unpublish(who, handle, &target).await?;
+    failpoint("unpublish: done");
     if is_mount_point(&mounts()?, &target) {
         return Err(KubeletError::Invalid(format!(
             "the driver says that {handle} is unpublished, but {} is still mounted",
@@ -167,6 +171,7 @@ pub fn force_down(root: &Path, key: &MountKey) -> Result<(), KubeletError> {
 fn remove_target(root: &Path, key: &MountKey, target: &Path) -> Result<(), KubeletError> {
     let removed = if target.is_dir() { fs::remove_dir(target) } else { fs::remove_file(target) };
     absent_is_fine("remove", target, removed)?;
+    failpoint("unpublish: target");
     if key.block {
         let link = paths::device_link(root, &key.uid, &key.spec);
         return absent_is_fine("remove", &link, fs::remove_file(&link));

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use trine_kernel::testing::failpoint;
+
 use super::cleanup::{is_mount_point, mounts};
 use super::csi::{For, NodeCalls};
 use super::metadata::{self, VolumeData, absent_is_fine, make_dir};
@@ -53,8 +55,11 @@ pub async fn stage(
     if !calls.capabilities().stage {
         return Ok(());
     }
+    failpoint("stage: noted");
     make_dir(&path)?;
-    calls.stage(who, volume, &path, publish_context, secrets, group).await
+    calls.stage(who, volume, &path, publish_context, secrets, group).await?;
+    failpoint("stage: done");
+    Ok(())
 }
 
 /// Unstages a volume and removes what is left of it. It must be off its mount point before anything is removed.
@@ -70,6 +75,7 @@ pub async fn unstage(
 ) -> Result<(), KubeletError> {
     if calls.capabilities().stage {
         calls.unstage(who, &key.handle, &device.path).await?;
+        failpoint("unstage: done");
     }
     if is_mount_point(&mounts()?, &device.path) {
         return Err(KubeletError::Invalid(format!(
@@ -81,7 +87,9 @@ pub async fn unstage(
     }
     absent_is_fine("remove folder", &device.path, fs::remove_dir(&device.path))?;
     let data = data_dir(root, &key.driver, &key.handle, device.block, &device.pv);
+    failpoint("unstage: folder");
     metadata::remove(&data)?;
+    failpoint("unstage: forgotten");
     if device.block {
         // volumeDevices/<pv> and volumeDevices/publish/<pv>, if empty.
         let publish = paths::block_publish(root, &device.pv, "");
