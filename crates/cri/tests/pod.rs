@@ -351,6 +351,59 @@ async fn what_one_container_has_mounted_for_all_the_next_one_can_take_off() {
     node.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_mounted_while_a_container_begins_is_missed_by_none_that_hears_of_mounts() {
+    let test = "what_is_mounted_while_a_container_begins_is_missed_by_none_that_hears_of_mounts";
+    let Some(node) = Node::start(test).await else { return };
+    let shared = Shared::new();
+    let volume = shared.0.path().join("volume");
+    const MOST: usize = 4000;
+    let place = |i: usize| volume.join(format!("inside/{i}"));
+    (0..MOST).for_each(|i| std::fs::create_dir_all(place(i)).unwrap());
+    let what = shared.0.path().join("what");
+    std::fs::create_dir_all(&what).unwrap();
+    let mut pod = node.pod("beginning");
+    let security = pod.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    security.unwrap().privileged = true;
+    let pod = node.run_pod(&pod).await;
+    let mut made = 0;
+    for propagation in
+        [MountPropagation::PropagationBidirectional, MountPropagation::PropagationHostToContainer]
+    {
+        for round in 0..4 {
+            let mount = Mount {
+                container_path: "/volume".into(),
+                host_path: volume.display().to_string(),
+                propagation: propagation.into(),
+                ..Default::default()
+            };
+            let security = LinuxContainerSecurityContext { privileged: true, ..Default::default() };
+            let name = format!("{propagation:?}-{round}").to_lowercase();
+            let config =
+                ContainerConfig { mounts: vec![mount], ..secured(&name, "exec sleep 1000", security) };
+            let (from, done) = (made, std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)));
+            let (stop, base, what) = (std::sync::Arc::clone(&done), volume.join("inside"), what.clone());
+            let mounting = std::thread::spawn(move || {
+                let mut next = from;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) && next < MOST {
+                    mount_bind(&what, base.join(next.to_string())).unwrap();
+                    next += 1;
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                }
+                next
+            });
+            let id = node.run(&pod, config).await;
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            made = mounting.join().unwrap();
+            assert!(made < MOST, "{made} mounts were not enough for the container's beginning");
+            let seen = node.stdout(&id, "grep -c ' /volume/inside/' /proc/self/mountinfo").await;
+            assert_eq!(seen, made.to_string(), "{name}, {from} before it");
+            node.client().remove_container(RemoveContainerRequest { container_id: id }).await.unwrap();
+        }
+    }
+    node.finish().await;
+}
+
 /// A folder with two shared mounts in it, gone when dropped.
 struct Shared(tempfile::TempDir);
 

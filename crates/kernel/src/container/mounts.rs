@@ -8,7 +8,8 @@ use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_bind, mount_bind_recursive, move_mount,
+    open_tree,
 };
 
 use super::options::{Bind, Options, Propagation};
@@ -80,6 +81,15 @@ pub(super) fn copy_of(source: &Path, bind: Bind) -> Result<OwnedFd, Errno> {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     open_tree(CWD, source, flags)
+}
+
+/// Binds `source` on `target`, with what is mounted below if `options` say so. It stays one of the source's peers.
+pub(super) fn attach(source: &OwnedFd, target: &OwnedFd, options: &Options) -> Result<(), Errno> {
+    let path = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
+    match options.bind {
+        Some(Bind::Recursive) => mount_bind_recursive(path(source), path(target)),
+        _ => mount_bind(path(source), path(target)),
+    }
 }
 
 /// Sets what `options` say of flags and propagation on a detached mount.

@@ -30,6 +30,13 @@ pub(super) enum Bind {
     Recursive,
 }
 
+impl Options {
+    /// Whether it is a bind to which what is mounted at its source later comes.
+    pub fn hears_of_others(&self) -> bool {
+        self.bind.is_some() && matches!(self.propagation, Some(Propagation::Slave | Propagation::Shared))
+    }
+}
+
 pub(super) fn parse(options: &[String]) -> Options {
     let mut parsed = Options {
         bind: None,

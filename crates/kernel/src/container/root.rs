@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
 use super::launch::Groups;
-use super::mounts::{apply, copy_of, make_readonly, new_file_system, place, show_owners};
+use super::mounts::{apply, attach, copy_of, make_readonly, new_file_system, place, show_owners};
 use super::oci::{Device, Mount, Spec};
 use super::options::{Bind, Options, parse};
 use super::owners::Owners;
@@ -69,6 +69,16 @@ impl Place<'_> {
             Err(errno) => return Err(errno),
         }
         resolve(&self.root, path, OFlags::empty())
+    }
+
+    /// The folder or file that a source is mounted on.
+    fn beneath(&self, source: &OwnedFd, mount: &Mount) -> Result<OwnedFd, Errno> {
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(source)?.st_mode);
+        if kind == FileType::Directory {
+            self.folder(&mount.destination)
+        } else {
+            self.file(&mount.destination)
+        }
     }
 
     /// Gives what was just made to the container's root, if that is not the host's.
@@ -172,18 +182,34 @@ fn place_mount(at: &Place<'_>, mount: &Mount, groups: &[Groups]) -> Result<(), S
             .map_err(SetupError::at(step(&format!("make the {}", mount.kind))))?;
         return place(&fresh, &target).map_err(SetupError::at(step("place")));
     };
+    if options.hears_of_others() && mount.uid_mappings.is_empty() && mount.gid_mappings.is_empty() {
+        return place_attached(at, mount, &options, step);
+    }
     let copy = copy_of(&mount.source, bind).map_err(SetupError::at(step("open the source")))?;
     apply(&copy, &options).map_err(SetupError::at(step("set the options")))?;
     if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
         show(at, mount, &copy).map_err(|cause| SetupError { step: step("map its owners"), cause })?;
     }
-    let kind = FileType::from_raw_mode(
-        rustix::fs::fstat(&copy).map_err(SetupError::at(step("look at the source")))?.st_mode,
-    );
-    let target =
-        if kind == FileType::Directory { at.folder(&mount.destination) } else { at.file(&mount.destination) }
-            .map_err(SetupError::at(step("make the destination")))?;
+    let target = at.beneath(&copy, mount).map_err(SetupError::at(step("make the destination")))?;
     place(&copy, &target).map_err(SetupError::at(step("place")))
+}
+
+/// A bind to which others' mounts come: it is made where it is to be, in one call. To a copy that is nowhere yet nothing comes, and
+/// what is mounted or taken off meanwhile would be missed for ever.
+fn place_attached(
+    at: &Place<'_>,
+    mount: &Mount,
+    options: &Options,
+    step: impl Fn(&str) -> String,
+) -> Result<(), SetupError> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let source =
+        openat(CWD, &mount.source, flags, Mode::empty()).map_err(SetupError::at(step("open the source")))?;
+    let target = at.beneath(&source, mount).map_err(SetupError::at(step("make the destination")))?;
+    attach(&source, &target, options).map_err(SetupError::at(step("place")))?;
+    let placed = resolve(&at.root, &mount.destination, OFlags::empty())
+        .map_err(SetupError::at(step("open what was placed")))?;
+    apply(&placed, options).map_err(SetupError::at(step("set the options")))
 }
 
 /// Shows the owners of files of a mount as the container's user namespace has them.
