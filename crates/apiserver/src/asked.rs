@@ -13,6 +13,7 @@ pub struct Asked {
     /// The resource under the version of the path; below the verbs it is the stored one.
     pub resource: Arc<Served>,
     options: Map<String, Value>,
+    patch: bool,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -34,13 +35,25 @@ impl Asked {
         }
         let given = body.as_object().into_iter().flatten();
         options.extend(given.map(|(k, v)| (k.clone(), v.clone())));
-        Self { resource: Arc::clone(resource), options, warnings: Mutex::default() }
+        Self { resource: Arc::clone(resource), options, patch: false, warnings: Mutex::default() }
     }
 
     /// From a path and its query.
     #[must_use]
     pub fn of(target: &Target, query: &Query) -> Self {
         Self::new(&target.resource, query, &Value::Null)
+    }
+
+    /// The same by a patch.
+    #[must_use]
+    pub fn by_patch(self) -> Self {
+        Self { patch: true, ..self }
+    }
+
+    /// Whether it came by a patch.
+    #[must_use]
+    pub fn is_patch(&self) -> bool {
+        self.patch
     }
 
     /// The options as an object: `kind` is `CreateOptions` or another of these.

@@ -5,6 +5,7 @@
 //! - [`act`] the same for what is done to a part of an object, and no object is written: a command, a binding
 //! - first of all who writes: [`crate::access::admission`]
 //! - `namespace` namespaces that the cluster needs stay
+//! - `devices` who may have, give and speak of devices
 //! - `growth` claims grow where their class lets them
 //! - `limits` LimitRanges: what containers ask for unless they say it, and bounds
 //! - `pod_security` how much a Pod may ask of its node
@@ -17,6 +18,7 @@
 mod again;
 pub mod attempt;
 mod conditions;
+mod devices;
 pub mod dynamic;
 mod growth;
 mod limits;
@@ -115,6 +117,7 @@ pub async fn validate(
         access::delete(registry, change)?;
         return decide(registry, attempt, (&mut None, change.old)).await;
     };
+    devices::validate(registry, change, new)?;
     growth::validate(registry, change, new)?;
     limits::validate(registry, change, new)?;
     pod_security::validate(registry, change, new, warnings)?;

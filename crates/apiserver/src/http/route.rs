@@ -364,7 +364,7 @@ impl Server {
                     let options = options(&query, &request, WriteVerb::Apply)?;
                     let config = applied(&read(request).await?)?;
                     let applying = apply::apply(&self.registry, &target, config, &options);
-                    let (new, mut done) = doing(Asked::of(&target, &query), applying).await.0?;
+                    let (new, mut done) = doing(Asked::of(&target, &query).by_patch(), applying).await.0?;
                     target.resource.show_written(&self.registry, &mut done.object).await?;
                     let code = if new { StatusCode::CREATED } else { StatusCode::OK };
                     return Ok(written(code, &form, done));
@@ -373,7 +373,7 @@ impl Server {
                 let body = read(request).await?;
                 let change = document("application/json", &body)?;
                 let patching = update::patch(&self.registry, &target, kind, &change, &options);
-                let mut done = doing(Asked::of(&target, &query), patching).await.0?;
+                let mut done = doing(Asked::of(&target, &query).by_patch(), patching).await.0?;
                 target.resource.show_written(&self.registry, &mut done.object).await?;
                 Ok(written(StatusCode::OK, &form, done))
             }

@@ -3,7 +3,7 @@
 use super::columns::{age, name};
 use super::fields::{child, default, items, items_mut, set, text};
 use super::hooks::metadata_fields;
-use super::{Cause, Causes, Column, Cx, Hooks, Invalid};
+use super::{Cause, Causes, Column, Cx, Hooks, Invalid, device_status};
 use serde_json::{Value, json};
 use trine_objects::{names, time};
 
@@ -126,10 +126,18 @@ impl Hooks for Claims {
         Ok(())
     }
 
+    fn prepare_update(&self, new: &mut Value, old: &Value, _cx: &mut Cx) -> Result<(), Invalid> {
+        device_status::forget_given_back(new, old);
+        Ok(())
+    }
+
     fn validate(&self, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Causes::default();
         check_claim(&obj["spec"], "spec", &mut causes);
         let Some(old) = old else { return causes.0 };
+        if obj["status"]["devices"] != old["status"]["devices"] {
+            device_status::check(&obj["status"], &mut causes);
+        }
         if obj["spec"] != old["spec"] {
             causes.add(Cause::invalid("spec", obj["spec"].clone(), "field is immutable"));
         }
@@ -201,10 +209,34 @@ impl Hooks for Templates {
     }
 }
 
+/// Notes since when each taint of a slice's devices is there, unless the driver says so: one that was there before keeps its time.
+fn date_taints(new: &mut Value, old: &Value, now_unix: i64) {
+    for device in items_mut(child(new, "spec"), "devices") {
+        let before = items(&old["spec"], "devices").iter().find(|other| other["name"] == device["name"]);
+        let before: Vec<Value> = before.map(|device| items(device, "taints").to_vec()).unwrap_or_default();
+        for taint in items_mut(device, "taints") {
+            let same = |other: &&Value| ["key", "value", "effect"].iter().all(|f| taint[*f] == other[*f]);
+            let since =
+                before.iter().find(same).map(|other| other["timeAdded"].clone()).filter(|at| !at.is_null());
+            default(taint, "timeAdded", since.unwrap_or_else(|| time::format(now_unix).into()));
+        }
+    }
+}
+
 /// The hooks of ResourceSlices.
 pub struct Slices;
 
 impl Hooks for Slices {
+    fn prepare_create(&self, obj: &mut Value, cx: &mut Cx) -> Result<(), Invalid> {
+        date_taints(obj, &Value::Null, cx.now_unix);
+        Ok(())
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value, cx: &mut Cx) -> Result<(), Invalid> {
+        date_taints(new, old, cx.now_unix);
+        Ok(())
+    }
+
     fn validate(&self, obj: &Value, old: Option<&Value>) -> Vec<Cause> {
         let spec = &obj["spec"];
         let mut causes = Causes::default();
