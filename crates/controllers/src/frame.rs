@@ -192,6 +192,11 @@ pub async fn run(
         supervised("garbage-collector", cx("generic-garbage-collector"), crate::garbage::run),
         supervised("ephemeral-volume", cx("ephemeral-volume-controller"), crate::ephemeral_volume::run),
         supervised("resource-claim", cx("resource-claim-controller"), crate::resource_claim::run),
+        supervised(
+            "device-taint-eviction",
+            cx("device-taint-eviction-controller"),
+            crate::device_taint_eviction::run
+        ),
         supervised("resource-quota", cx("resourcequota-controller"), crate::resource_quota::run),
         supervised("daemon-set", cx("daemon-set-controller"), crate::daemon_set::run),
         supervised("stateful-set", cx("statefulset-controller"), crate::stateful_set::run),

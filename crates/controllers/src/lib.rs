@@ -5,6 +5,7 @@
 //! - [`node_ipam`] a Pod range for every node
 //! - [`node_lifecycle`] whether a node is there, and what its conditions keep away
 //! - [`taint_eviction`] Pods leave nodes that drive them off
+//! - [`device_taint_eviction`] and devices that drive them off
 //! - [`endpoint_slice`] which Pods stand behind which Service
 //! - [`endpoints`] the same in the older form
 //! - [`endpoint_slice_mirroring`] what somebody wrote in the older form, in the newer one
@@ -38,6 +39,7 @@ pub mod certificates;
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
+pub mod device_taint_eviction;
 pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoint_slice_mirroring;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
 };
+use k8s_openapi::api::resource::v1::{DeviceTaint, DeviceToleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Whether a node is what `nodeSelector` and the required part of node affinity ask for.
@@ -88,6 +89,23 @@ pub fn covers(toleration: &Toleration, taint: &Taint) -> bool {
     (effect.is_empty() || effect == taint.effect)
         && ((key.is_empty() && exists) || key == taint.key)
         && (exists || value == taint.value.as_deref().unwrap_or_default())
+}
+
+/// Whether this one covers a taint of a device.
+#[must_use]
+pub fn covers_device(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
+    let is = |wanted: &Option<String>, is: &str| {
+        wanted.as_deref().filter(|wanted| !wanted.is_empty()).is_none_or(|wanted| wanted == is)
+    };
+    let same_value =
+        || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
+    is(&toleration.effect, &taint.effect)
+        && is(&toleration.key, &taint.key)
+        && match toleration.operator.as_deref().unwrap_or_default() {
+            "" | "Equal" => same_value(),
+            "Exists" => true,
+            _ => false,
+        }
 }
 
 #[cfg(test)]

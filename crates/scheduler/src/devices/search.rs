@@ -13,7 +13,7 @@ use super::pools::{self, Pool, PoolState};
 use super::requests::{Count, Request};
 use super::{Device, MOST_DEVICES};
 use trine_typed::k8s_openapi::api::core::v1::Node;
-use trine_typed::k8s_openapi::api::resource::v1::{DeviceTaint, DeviceToleration};
+use trine_typed::placement::covers_device;
 
 /// How many devices are tried before it is given up. Upstream gives up after 10 s; this takes about as many tenths.
 const MOST_TRIES: usize = 500_000;
@@ -396,23 +396,7 @@ impl<'a> Search<'a, '_> {
         let mut keep_off =
             own.chain(rules).filter(|taint| ["NoSchedule", "NoExecute"].contains(&taint.effect.as_str()));
         keep_off.all(|taint| {
-            request.tolerations.into_iter().flatten().any(|toleration| covers(toleration, taint))
+            request.tolerations.into_iter().flatten().any(|toleration| covers_device(toleration, taint))
         })
     }
-}
-
-/// Whether a toleration is for a taint.
-fn covers(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
-    let is = |wanted: &Option<String>, is: &str| {
-        wanted.as_deref().filter(|wanted| !wanted.is_empty()).is_none_or(|wanted| wanted == is)
-    };
-    let same_value =
-        || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
-    is(&toleration.effect, &taint.effect)
-        && is(&toleration.key, &taint.key)
-        && match toleration.operator.as_deref().unwrap_or_default() {
-            "" | "Equal" => same_value(),
-            "Exists" => true,
-            _ => false,
-        }
 }
