@@ -58,7 +58,7 @@ impl Scheduler {
             Ok(_) => self.bind_with_devices(pod, node, &writes.bindings).await,
             Err(_) => Ok(()),
         };
-        if bound.is_err() {
+        if bound.is_err() || (reserved.is_err() && !writes.devices.extended.is_empty()) {
             self.unreserve(&pod.pod).await;
         }
         reserved.and(bound)

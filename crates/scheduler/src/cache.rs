@@ -387,7 +387,7 @@ impl Cache {
 
     /// Counts a Pod as placed, and devices as its claims': it was decided for.
     pub fn assume(&mut self, pod: &PodInfo, node: &str, devices: &Given) {
-        for (claim, allocation) in devices {
+        for (claim, allocation) in &devices.claims {
             self.snapshot.devices.reserve(claim, pod.uid(), allocation.clone());
         }
         self.promise(pod.uid(), None);

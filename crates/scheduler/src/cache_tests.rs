@@ -40,7 +40,7 @@ fn decide(cache: &mut Cache, now: Duration) -> Option<String> {
     let attempt = attempt(&pod, &cache.snapshot, &Profile::default(), 0);
     Some(match attempt.decision {
         Decision::Place { node, .. } => {
-            cache.assume(&pod, &node, &Vec::new());
+            cache.assume(&pod, &node, &Given::default());
             format!("{} on {node}", pod.uid())
         }
         _ => {

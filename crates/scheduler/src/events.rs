@@ -89,7 +89,8 @@ pub fn helps(event: Event, rejected_by: &BTreeSet<Plugin>) -> bool {
             Event::PlacedPodIs => any(&[PodTopologySpread, InterPodAffinity]),
             Event::Storage => any(&[VolumeBinding, NodeVolumeLimits, VolumeRestrictions, VolumeZone]),
             Event::Namespace => any(&[InterPodAffinity]),
-            Event::Devices => any(&[DynamicResources]),
+            // A class may stand for what a node lacks.
+            Event::Devices => any(&[DynamicResources, NodeResourcesFit]),
         }
 }
 
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn a_pod_is_woken_by_what_can_help_it() {
         let rows = [
-            (Plugin::NodeResourcesFit, vec![Event::Node, Event::PlacedPodGone]),
+            (Plugin::NodeResourcesFit, vec![Event::Node, Event::PlacedPodGone, Event::Devices]),
             (Plugin::TaintToleration, vec![Event::Node]),
             (Plugin::DynamicResources, vec![Event::Node, Event::Devices]),
             (Plugin::VolumeBinding, vec![Event::Node, Event::PlacedPodGone, Event::Storage]),

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::amounts::Kind;
 use crate::devices::ResourceClaim;
+use crate::devices::extended::{Extended, class_of};
 use crate::events::Plugin;
 use crate::plugins::dynamic_resources::{self, Given, Refusal};
 use crate::plugins::volume_binding::{self, Bindings};
@@ -114,7 +116,8 @@ pub fn attempt(pod: &PodInfo, snapshot: &Snapshot, profile: &Profile, tie: usize
         Err(_) if !profile.chosen.filters(Plugin::VolumeBinding) => volume_binding::PodVolumes::default(),
         Err(rejection) => return on_none(&rejection.reason, Plugin::VolumeBinding),
     };
-    let devices = match dynamic_resources::State::of(&pod.pod, &snapshot.devices) {
+    let extended = Extended::of(&pod.pod, &snapshot.devices, snapshot.nodes.from(0), offers);
+    let devices = match dynamic_resources::State::of(&pod.pod, &snapshot.devices, extended.as_ref()) {
         _ if !profile.chosen.filters(Plugin::DynamicResources) => None,
         Ok(devices) => devices,
         Err(reason) => return on_none(&reason, Plugin::DynamicResources),
@@ -299,7 +302,12 @@ fn filter(
     check(Plugin::NodePorts, &|| node_ports::filter(pod, node))?;
     if chosen.filters(Plugin::NodeResourcesFit) {
         let short = |reasons| Rejections::here(Plugin::NodeResourcesFit, reasons);
-        node_resources_fit::filter(pod, node, &args.ignored).map_err(short)?;
+        let by_devices = |name: &str| {
+            chosen.filters(Plugin::DynamicResources)
+                && !offers(node, name)
+                && class_of(name, &snapshot.devices).is_some()
+        };
+        node_resources_fit::filter(pod, node, &args.ignored, by_devices).map_err(short)?;
     }
     check(Plugin::VolumeRestrictions, &|| {
         volume_restrictions::filter(&state.exclusive, state.users_of_exclusive, pod, node, snapshot)
@@ -313,15 +321,20 @@ fn filter(
     check(Plugin::VolumeZone, &|| volume_zone::filter(state.volumes.bound(), node))?;
     check(Plugin::PodTopologySpread, &|| state.spread.filter(pod, node, snapshot))?;
     check(Plugin::InterPodAffinity, &|| state.affinity.filter(pod, node, snapshot))?;
-    let mut devices = Given::new();
+    let mut devices = Given::default();
     if let Some(claims) = &state.devices {
         let by = Plugin::DynamicResources;
-        devices = claims.filter(&node.node).map_err(|refusal| match refusal {
+        devices = claims.filter(&node.node, |name| offers(node, name)).map_err(|refusal| match refusal {
             Refusal::Here(rejection) => Rejections::here(by, vec![rejection]),
             Refusal::Everywhere(why) => Rejections { by, reasons: Vec::new(), everywhere: Some(why) },
         })?;
     }
     Ok(Found { bindings, devices })
+}
+
+/// Whether a node has something of a resource without devices.
+fn offers(node: &NodeInfo, name: &str) -> bool {
+    node.allocatable.of(&Kind::of(name)) > 0
 }
 
 /// `1 Insufficient cpu, 2 node(s) ...`, as upstream counts and sorts reasons.

@@ -56,7 +56,7 @@ fn a_pod_goes_to_the_node_with_more_room() {
     let placed = decide(&pod(json!({"containers": asking("1")})), &s, 0);
     assert_eq!(
         placed,
-        Decision::Place { node: "b".to_owned(), bindings: Bindings::default(), devices: Vec::new() }
+        Decision::Place { node: "b".to_owned(), bindings: Bindings::default(), devices: Given::default() }
     );
 }
 
@@ -173,7 +173,7 @@ fn a_pod_takes_the_node_that_it_was_promised_if_it_fits_there() {
     let place = |node: &str| Decision::Place {
         node: node.to_owned(),
         bindings: Bindings::default(),
-        devices: Vec::new(),
+        devices: Given::default(),
     };
     assert_eq!(decide(&promised, &s, 0), place("a"));
     promised.spec = pod(json!({"containers": asking("2")})).spec;
@@ -188,7 +188,7 @@ fn by_profile(profile: &str, pod: trine_typed::k8s_openapi::api::core::v1::Pod, 
 }
 
 fn placed(node: &str) -> Decision {
-    Decision::Place { node: node.to_owned(), bindings: Bindings::default(), devices: Vec::new() }
+    Decision::Place { node: node.to_owned(), bindings: Bindings::default(), devices: Given::default() }
 }
 
 #[test]

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use trine_typed::event::Level;
-use trine_typed::k8s_openapi::api::core::v1::Pod;
+use trine_typed::k8s_openapi::api::core::v1::{ContainerExtendedResourceRequest, Pod};
 use trine_typed::k8s_openapi::api::resource::v1::ResourceClaimConsumerReference;
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use trine_typed::k8s_openapi::jiff::Timestamp;
-use trine_typed::kube::api::{Patch, PatchParams, PostParams};
+use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use trine_typed::kube::{self, Api, ResourceExt};
 
 use crate::bind::api_error;
 use crate::cycle::{Scheduler, SchedulerError};
 use crate::devices::claims::{is_user, names, shown_claim};
+use crate::devices::extended::{is_unwritten, written_for};
 use crate::devices::inventory::allocation_of;
 use crate::devices::{AllocationResult, ResourceClaim};
 use crate::plugins::dynamic_resources::Given;
@@ -32,8 +33,11 @@ impl Scheduler {
     pub(crate) async fn write_devices(&self, pod: &Arc<Pod>, given: &Given) -> Result<(), SchedulerError> {
         let namespace = pod.namespace().unwrap_or_default();
         let mut claims = Vec::new();
+        if let Some((claim, allocation)) = given.claims.iter().find(|(claim, _)| is_unwritten(claim)) {
+            claims.push(self.write_extended(pod, claim, allocation, &given.extended).await?);
+        }
         for name in names(pod) {
-            let new = given.iter().find(|(claim, _)| claim.metadata.name.as_deref() == Some(name));
+            let new = given.claims.iter().find(|(claim, _)| claim.metadata.name.as_deref() == Some(name));
             let known =
                 new.map(|(claim, _)| Arc::clone(claim)).or_else(|| self.device_claims.get(&namespace, name));
             let Some(claim) = known else {
@@ -53,6 +57,48 @@ impl Scheduler {
             self.wait_ready(pod, &claims).await?;
         }
         Ok(())
+    }
+
+    /// Writes the claim for what a Pod asks for by resources, and tells the Pod of it.
+    async fn write_extended(
+        &self,
+        pod: &Arc<Pod>,
+        claim: &ResourceClaim,
+        allocation: &AllocationResult,
+        mappings: &[ContainerExtendedResourceRequest],
+    ) -> Result<ResourceClaim, SchedulerError> {
+        let mut new = claim.clone();
+        (new.metadata.name, new.metadata.uid) = (None, None);
+        let api = self.device_claims_of(&pod.namespace().unwrap_or_default());
+        let made = api.create(&PostParams::default(), &new).await;
+        let made = made.map_err(api_error("create claim for extended resources", &shown_claim(claim)))?;
+        self.device_claims.learn(&made);
+        let claim = self.write_claim(pod, &made, Some(allocation)).await?;
+        let status = serde_json::json!({"extendedResourceClaimStatus":
+            {"resourceClaimName": claim.name_any(), "requestMappings": mappings}});
+        let told = self.patch_status(pod, &status).await;
+        told.map_err(api_error("update ExtendedResourceClaimStatus", &pod.name_any()))?;
+        Ok(claim)
+    }
+
+    /// Takes away the claim that was written for what a Pod asks for by resources.
+    async fn remove_extended(&self, pod: &str) {
+        let known = self.device_claims.controlled_by(pod);
+        for claim in known.iter().filter(|claim| written_for(claim) == Some(pod)) {
+            let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+            let api = self.device_claims_of(&namespace);
+            let left: Vec<&String> = claim.finalizers().iter().filter(|f| *f != FINALIZER).collect();
+            let patch =
+                Patch::Merge(serde_json::json!({"metadata": {"uid": claim.uid(), "finalizers": left}}));
+            let same = Preconditions { uid: claim.uid(), resource_version: None };
+            let done = match api.patch(&name, &PatchParams::default(), &patch).await {
+                Ok(_) => api.delete(&name, &DeleteParams::default().preconditions(same)).await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                tracing::debug!(claim = name, %error, "claim for extended resources not removed");
+            }
+        }
     }
 
     async fn write_claim(
@@ -158,6 +204,7 @@ impl Scheduler {
 
     /// Takes a Pod that could not be bound from the users of its claims.
     pub(crate) async fn unreserve(&self, pod: &Pod) {
+        self.remove_extended(pod.metadata.uid.as_deref().unwrap_or_default()).await;
         let namespace = pod.namespace().unwrap_or_default();
         for name in names(pod) {
             let known = self.device_claims.get(&namespace, name);
@@ -179,6 +226,9 @@ impl Scheduler {
     }
 
     async fn give_back(&self, claim: &ResourceClaim, pod: &str) {
+        if written_for(claim).is_some() {
+            return self.remove_extended(pod).await;
+        }
         let mut claim = claim.clone();
         let users = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
         if users.into_iter().any(|user| user.uid != pod) {

@@ -44,7 +44,7 @@ pub fn run(size: &Size, kind: Kind, pods: u32) -> anyhow::Result<Row> {
         cache.snapshot.start = (cache.snapshot.start + attempt.looked_at) % nodes;
         match attempt.decision {
             Decision::Place { node, .. } => {
-                cache.assume(&pod, &node, &Vec::new());
+                cache.assume(&pod, &node, &Default::default());
                 placed += 1;
             }
             _ => cache.set_aside(pod.uid(), attempt.rejected_by, NOW),

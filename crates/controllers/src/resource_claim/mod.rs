@@ -67,12 +67,14 @@ fn wake_by_pod(by_pod: &Queue, by_claim: &Queue) -> impl Fn(Option<&Arc<Pod>>, O
     move |old, new| {
         let Some(pod) = new.or(old) else { return };
         let wanted = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default();
-        if wanted.is_empty() {
+        let extended = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
+        let extended = extended.map(|claim| claim.resource_claim_name.as_str());
+        if wanted.is_empty() && extended.is_none() {
             return;
         }
         if new.is_none_or(|pod| plan::is_done(pod)) {
             let namespace = pod.namespace().unwrap_or_default();
-            for name in wanted.iter().filter_map(|claim| name_of(pod, claim)) {
+            for name in wanted.iter().filter_map(|claim| name_of(pod, claim)).chain(extended) {
                 by_claim.add(Key { namespace: namespace.clone(), name: name.to_owned() });
             }
         } else {

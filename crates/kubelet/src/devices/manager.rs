@@ -45,7 +45,7 @@ impl Devices {
     /// # Errors
     /// Something is missing, or a driver fails.
     pub async fn prepare(&self, pod: &Pod) -> Result<(), KubeletError> {
-        if plan::asked(pod).is_empty() || plan::is_ready(pod, &self.record()) {
+        if plan::asks_none(pod) || plan::is_ready(pod, &self.record()) {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
@@ -120,11 +120,7 @@ impl Devices {
     /// What the runtime is told for a container.
     #[must_use]
     pub fn cdi_devices(&self, pod: &Pod, container: &Container) -> Vec<String> {
-        if plan::asked(pod).is_empty() {
-            Vec::new()
-        } else {
-            plan::cdi_devices(pod, container, &self.record())
-        }
+        if plan::asks_none(pod) { Vec::new() } else { plan::cdi_devices(pod, container, &self.record()) }
     }
 
     /// A Pod has ended: devices that no other uses are taken back.

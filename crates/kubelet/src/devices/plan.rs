@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use trine_typed::k8s_openapi::api::core::v1::{Container, Pod, PodResourceClaim};
+use trine_typed::k8s_openapi::api::core::v1::{
+    Container, Pod, PodExtendedResourceClaimStatus, PodResourceClaim,
+};
 use trine_typed::k8s_openapi::api::resource::v1::ResourceClaim;
 use trine_typed::mirror::controller_of;
 
@@ -23,6 +25,17 @@ pub fn asked(pod: &Pod) -> &[PodResourceClaim] {
     pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
 }
 
+/// The claim that was written for what a Pod asks for by resources, and which container has which request of it.
+fn extended(pod: &Pod) -> Option<&PodExtendedResourceClaimStatus> {
+    pod.status.as_ref()?.extended_resource_claim_status.as_ref()
+}
+
+/// Whether a Pod has no claims at all.
+#[must_use]
+pub fn asks_none(pod: &Pod) -> bool {
+    asked(pod).is_empty() && extended(pod).is_none()
+}
+
 /// The claims of a Pod; one that is not needed is left out.
 ///
 /// # Errors
@@ -34,6 +47,7 @@ pub fn wanted(pod: &Pod) -> Result<Vec<Wanted>, String> {
             all.push(Wanted { name: name.to_owned(), own });
         }
     }
+    all.extend(extended(pod).map(|claim| Wanted { name: claim.resource_claim_name.clone(), own: true }));
     Ok(all)
 }
 
@@ -115,6 +129,12 @@ pub fn cdi_devices(pod: &Pod, container: &Container, record: &Record) -> Vec<Str
         let name = claim.and_then(|claim| name_of(pod, claim).ok().flatten());
         let known = name.and_then(|(name, _)| record.of_pod(uid).find(|claim| claim.name == name));
         all.extend(known.map(|claim| claim.cdi_devices(used.request.as_deref())).unwrap_or_default());
+    }
+    if let Some(extended) = extended(pod)
+        && let Some(claim) = record.of_pod(uid).find(|claim| claim.name == extended.resource_claim_name)
+    {
+        let its = extended.request_mappings.iter().filter(|of| of.container_name == container.name);
+        all.extend(its.flat_map(|of| claim.cdi_devices(Some(&of.request_name))));
     }
     all
 }
@@ -226,6 +246,29 @@ mod tests {
         ];
         for (claims, expected) in rows {
             assert_eq!(cdi_devices(&pod, &container(claims.clone()), &record), expected, "{claims}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_by_resources_comes_from_the_claim_that_was_written_for_it() {
+        let of = |container: &str, request: &str| json!({"containerName": container, "resourceName": "x.io/gpu", "requestName": request});
+        let pod = pod(&json!({"spec": {"resourceClaims": null}, "status": {"resourceClaimStatuses": null,
+            "extendedResourceClaimStatus": {"resourceClaimName": "shared", "requestMappings": [of("c", "r"), of("d", "s")]}}}));
+        assert!(!asks_none(&pod));
+        let own = Wanted { name: "shared".to_owned(), own: true };
+        assert_eq!(wanted(&pod).as_deref(), Ok(&[own][..]));
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p-uid", "controller": true});
+        let claim = claim(&json!({"metadata": {"ownerReferences": [owner]}}));
+        let mut record = Record::default();
+        note(&pod, &wanted(&pod).unwrap()[0], &claim, &mut record).unwrap();
+        let device =
+            |request: &str, id: &str| Device { requests: vec![request.into()], cdi_devices: vec![id.into()] };
+        let devices = vec![device("r", "v/c=0"), device("s", "v/c=1")];
+        record.claims.get_mut("c-uid").unwrap().drivers.insert("a".to_owned(), Some(devices));
+        for (name, expected) in [("c", vec!["v/c=0"]), ("d", vec!["v/c=1"]), ("e", vec![])] {
+            let container: Container = serde_json::from_value(json!({"name": name})).unwrap();
+            assert_eq!(cdi_devices(&pod, &container, &record), expected, "{name}");
         }
     }
 }

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use trine_cel::{About, Expression, Known, Selecting};
 
 use super::in_use::{DeviceId, InUse};
+use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::k8s_openapi::api::resource::v1::DeviceClaim;
 
-use super::{AllocationResult, Device, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
+use super::{AllocationResult, Device, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice, extended};
 
 /// How many compiled selectors are kept.
 const SELECTORS: usize = 512;
@@ -87,6 +88,8 @@ pub struct Inventory {
     /// Classes by name.
     pub classes: BTreeMap<String, Arc<DeviceClass>>,
     claims: HashMap<(String, String), Arc<ResourceClaim>>,
+    /// Those that were written for what Pods ask for by resources, by the Pods' UIDs.
+    extended: HashMap<String, Arc<ResourceClaim>>,
     /// Slices by pool and name.
     pools: BTreeMap<PoolId, BTreeMap<String, Arc<Offer>>>,
     /// How many slices of which pools are for one node alone.
@@ -159,6 +162,15 @@ impl Inventory {
         let uid = |claim: &Arc<ResourceClaim>| claim.metadata.uid.clone().unwrap_or_default();
         let (old_uid, new_uid) = (old.as_ref().map(uid), new.as_ref().map(uid));
         let mut freed = false;
+        if let Some(pod) = old.as_ref().and_then(|claim| extended::written_for(claim)) {
+            self.extended.remove(pod);
+            // Its Pod may be looked at again.
+            freed |= new.is_none();
+        }
+        if let Some((pod, new)) = new.as_ref().and_then(|claim| Some((extended::written_for(claim)?, claim)))
+        {
+            self.extended.insert(pod.to_owned(), Arc::clone(new));
+        }
         if let Some(old) = &old
             && old_uid != new_uid
         {
@@ -171,6 +183,12 @@ impl Inventory {
             let has = allocation_of(&new).cloned().map(Arc::new);
             if has.is_some() {
                 self.pending.remove(&uid);
+                // What was taken for a claim before it was written is taken by it now.
+                if let Some(before) = extended::written_for(&new).map(extended::unwritten_uid)
+                    && self.pending.remove(&before).is_some()
+                {
+                    self.count(&before, None);
+                }
             }
             self.claims.insert(key_of(&new), new);
             let counts =
@@ -226,6 +244,12 @@ impl Inventory {
     #[must_use]
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<ResourceClaim>> {
         self.claims.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The claim that was written for what a Pod asks for by resources.
+    #[must_use]
+    pub fn extended_of(&self, pod: &Pod) -> Option<&Arc<ResourceClaim>> {
+        self.extended.get(pod.metadata.uid.as_deref()?)
     }
 
     /// Whether a claim is being given devices.

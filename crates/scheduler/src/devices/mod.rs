@@ -3,6 +3,7 @@
 //!
 //! - [`inventory`] what is known: slices, classes, claims, taints, kept by what the watches tell; [`in_use`] what is taken
 //! - [`claims`] which claims a Pod has
+//! - [`extended`] what it asks for by resources for which classes stand
 //! - [`allocator`] what claims ask for, and what they get on a node: [`allocate`](allocator::Allocator::allocate)
 //! - `pools` what a node can reach, `search` which devices, with `constraints`, `counters` and `capacity`
 //! - `result` what is written down of it
@@ -12,6 +13,7 @@ mod capacity;
 pub mod claims;
 mod constraints;
 mod counters;
+pub mod extended;
 pub mod in_use;
 pub mod inventory;
 mod pools;

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use trine_typed::k8s_openapi::api::core::v1::{Node, Pod};
+use trine_typed::k8s_openapi::api::core::v1::{ContainerExtendedResourceRequest, Node, Pod};
 use trine_typed::placement;
 
 use crate::devices::allocator::{Allocator, Problem};
 use crate::devices::claims::{self, is_user, shown_claim};
+use crate::devices::extended::{Extended, Variant};
 use crate::devices::inventory::{Inventory, allocation_of, asked};
 use crate::devices::{AllocationResult, ResourceClaim};
 use crate::framework::Rejection;
@@ -16,7 +17,13 @@ use crate::framework::Rejection;
 const MOST_ALTERNATIVES: usize = 8;
 
 /// Devices that claims are to get.
-pub type Given = Vec<(Arc<ResourceClaim>, AllocationResult)>;
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Given {
+    /// Claims that have none yet, one perhaps still to be written, and what each gets.
+    pub claims: Vec<(Arc<ResourceClaim>, AllocationResult)>,
+    /// Which container has which request of the one that is to be written.
+    pub extended: Vec<ContainerExtendedResourceRequest>,
+}
 
 /// What is known of a Pod with claims before nodes are looked at.
 #[derive(Debug)]
@@ -24,6 +31,12 @@ pub struct State<'a> {
     claims: Vec<&'a Arc<ResourceClaim>>,
     /// Gives devices to those that have none; nothing if all have some.
     allocator: Option<Result<Allocator<'a>, String>>,
+    /// What it asks for by resources.
+    extended: Option<&'a Extended>,
+    /// The same for those and each variant of the claim that is written for it.
+    with_extended: Vec<(&'a Variant, Result<Allocator<'a>, String>)>,
+    /// That claim, if an attempt before has left it.
+    stale: Option<&'a Arc<ResourceClaim>>,
 }
 
 /// Why a node is not taken.
@@ -40,12 +53,16 @@ impl<'a> State<'a> {
     ///
     /// # Errors
     /// No node can be looked at for them yet.
-    pub fn of(pod: &Pod, inventory: &'a Inventory) -> Result<Option<Self>, String> {
-        if claims::wanted(pod).is_empty() {
+    pub fn of(
+        pod: &Pod,
+        inventory: &'a Inventory,
+        extended: Option<&'a Extended>,
+    ) -> Result<Option<Self>, String> {
+        if claims::wanted(pod).is_empty() && extended.is_none() {
             return Ok(None);
         }
         let claims = claims::of(pod, inventory).map_err(|missing| missing.message)?;
-        if claims.is_empty() {
+        if claims.is_empty() && extended.is_none() {
             return Ok(None);
         }
         let without: Vec<_> = claims.iter().filter(|claim| allocation_of(claim).is_none()).copied().collect();
@@ -56,18 +73,33 @@ impl<'a> State<'a> {
             }
             classes_are_there(claim, inventory)?;
         }
+        let variants = extended.into_iter().flat_map(Extended::variants);
+        let with_extended = variants.map(|variant| {
+            let all = without.iter().copied().chain([&variant.claim]);
+            (variant, Allocator::new(inventory, all))
+        });
+        let with_extended = with_extended.collect();
         let allocator = (!without.is_empty()).then(|| Allocator::new(inventory, without));
-        Ok(Some(Self { claims, allocator }))
+        let stale = extended.and_then(|_| inventory.extended_of(pod));
+        Ok(Some(Self { claims, allocator, extended, with_extended, stale }))
     }
 
-    /// What the claims that have none get on a node.
+    /// What the claims that have none get on a node, which `offers` some resources by itself.
     ///
     /// # Errors
     /// Those that have some are not there, or there is not enough for the others.
-    pub fn filter(&self, node: &Node) -> Result<Given, Refusal> {
-        let mut given = Vec::new();
-        if let Some(allocator) = &self.allocator {
-            let allocator = allocator.as_ref().map_err(|why| Refusal::Everywhere(why.clone()))?;
+    pub fn filter(&self, node: &Node, offers: impl Fn(&str) -> bool) -> Result<Given, Refusal> {
+        if self.stale.is_some() {
+            // It is taken away first: what it has may not do any more.
+            return Err(Refusal::Here(Rejection::lasting("cannot schedule extended resource claim")));
+        }
+        let variant = self.extended.and_then(|extended| extended.on(offers));
+        let variant = variant.and_then(|at| self.with_extended.get(at));
+        let allocator =
+            variant.map(|(_, allocator)| allocator.as_ref()).or(self.allocator.as_ref().map(Result::as_ref));
+        let mut given = Given::default();
+        if let Some(allocator) = allocator {
+            let allocator = allocator.map_err(|why| Refusal::Everywhere(why.clone()))?;
             let share_id = || uuid::Uuid::new_v4().to_string();
             let allocations = allocator.allocate(node, &share_id).map_err(|problem| match problem {
                 Problem::OnNode(why) => Refusal::Here(Rejection::lasting(why)),
@@ -77,7 +109,9 @@ impl<'a> State<'a> {
                     Refusal::Everywhere(format!("node {name}: timed out trying to allocate devices"))
                 }
             })?;
-            given = self.without().cloned().zip(allocations).collect();
+            let claims = self.without().chain(variant.map(|(variant, _)| &variant.claim));
+            given.claims = claims.cloned().zip(allocations).collect();
+            given.extended = variant.map(|(variant, _)| variant.mappings.clone()).unwrap_or_default();
         }
         match self.unavailable(node).next() {
             Some(_) => Err(Refusal::Here(Rejection::lasting("resourceclaim not available on the node"))),
@@ -89,7 +123,7 @@ impl<'a> State<'a> {
     #[must_use]
     pub fn score(&self, given: &Given) -> i64 {
         let had = self.claims.iter().filter_map(|claim| Some((&***claim, allocation_of(claim)?)));
-        let given = given.iter().map(|(claim, allocation)| (&**claim, allocation));
+        let given = given.claims.iter().map(|(claim, allocation)| (&**claim, allocation));
         had.chain(given).map(|(claim, allocation)| earliness(claim, allocation)).sum()
     }
 
@@ -99,6 +133,9 @@ impl<'a> State<'a> {
         pod: &Pod,
         mut nodes: impl Iterator<Item = &'n Node>,
     ) -> Option<Arc<ResourceClaim>> {
+        if let Some(stale) = self.stale {
+            return Some(Arc::clone(stale));
+        }
         let unused = |claim: &Arc<ResourceClaim>| {
             let users = claim.status.as_ref().and_then(|status| status.reserved_for.as_deref());
             match users.unwrap_or_default() {

@@ -77,7 +77,7 @@ fn next(cache: &mut Cache, at: u64) -> String {
     match decision {
         Decision::Place { node, devices, .. } => {
             cache.assume(&pod, &node, &devices);
-            let devices = devices.iter().flat_map(|(_, allocation)| {
+            let devices = devices.claims.iter().flat_map(|(_, allocation)| {
                 allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten())
             });
             let devices: Vec<_> = devices.map(|result| result.device.as_str()).collect();
@@ -283,4 +283,70 @@ fn without_the_plugin_claims_are_not_looked_at() {
     let pod = cache.queue.next(NOW).unwrap();
     let attempt = attempt(&pod, &cache.snapshot, &config.profiles[0], 0);
     assert!(matches!(attempt.decision, Decision::Place { .. }), "{:?}", attempt.decision);
+}
+
+/// A Pod that asks for `gpus` of a resource.
+fn by_resource(name: &str, gpus: &str) -> Change {
+    let amounts = json!({"x.io/gpu": gpus});
+    let pod = json!({"metadata": {"name": name, "uid": name, "namespace": "d"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]}});
+    Change::Pod((None, Some(object(pod))))
+}
+
+fn stands_for_gpus(name: &str) -> Change {
+    let class = json!({"metadata": {"name": name}, "spec": {"extendedResourceName": "x.io/gpu"}});
+    Change::DeviceClass((None, Some(object::<DeviceClass>(class))))
+}
+
+/// The claim that was written for a Pod.
+fn written(pod: &str, device: Option<&str>) -> Arc<ResourceClaim> {
+    let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod, "controller": true}]);
+    let result = device.map(
+        |device| json!([{"driver": "d", "pool": "a", "device": device, "request": "container-0-request-0"}]),
+    );
+    claim(
+        &format!("{pod}-extended"),
+        &json!({"metadata": {"ownerReferences": owner,
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}},
+            "status": result.map(|results| json!({"allocation": {"devices": {"results": results}}}))}),
+    )
+}
+
+#[test]
+fn a_resource_for_which_a_class_stands_is_given_as_devices_where_the_node_does_not_offer_it() {
+    let mut cache = cache([slice("a", &["x", "y"]), by_resource("p", "1"), by_resource("q", "2")]);
+    assert_eq!(next(&mut cache, 0), nowhere("1 Insufficient x.io/gpu"), "no class stands for it");
+    assert_eq!(next(&mut cache, 0), nowhere("1 Insufficient x.io/gpu"));
+    cache.apply([stands_for_gpus("gpus")], NOW);
+    assert_eq!(next(&mut cache, 60), "p on a with x");
+    assert_eq!(next(&mut cache, 60), nowhere("1 cannot allocate all claims"));
+    // The claim is written: what was taken for it is counted once.
+    cache.apply([told(None, Some(&written("p", Some("x"))))], NOW);
+    cache.apply([told(Some(&written("p", Some("x"))), None)], NOW);
+    assert_eq!(next(&mut cache, 300), "q on a with x,y");
+
+    let offering = json!({"metadata": {"name": "a"}, "status": {"allocatable":
+        {"cpu": "4", "memory": "4Gi", "pods": "9", "x.io/gpu": "1"}}});
+    let mut cache = self::cache([stands_for_gpus("gpus"), slice("a", &["x"])]);
+    cache.apply([Change::Node((None, Some(object(offering)))), by_resource("p", "1")], NOW);
+    assert_eq!(next(&mut cache, 0), "p on a with ", "the node offers it");
+}
+
+#[test]
+fn a_claim_that_an_attempt_before_has_left_is_taken_away_first() {
+    let left = written("p", None);
+    let mut cache =
+        cache([stands_for_gpus("gpus"), slice("a", &["x"]), told(None, Some(&left)), by_resource("p", "1")]);
+    let pod = cache.queue.next(NOW).unwrap();
+    let attempt = attempt(&pod, &cache.snapshot, &Profile::default(), 0);
+    assert_eq!(
+        attempt.give_back.and_then(|claim| claim.metadata.name.clone()).as_deref(),
+        Some("p-extended")
+    );
+    assert!(
+        matches!(attempt.decision, Decision::Nowhere(why) if why.contains("cannot schedule extended resource claim"))
+    );
+    cache.set_aside(pod.uid(), attempt.rejected_by, NOW);
+    cache.apply([told(Some(&left), None)], NOW);
+    assert_eq!(next(&mut cache, 60), "p on a with x");
 }

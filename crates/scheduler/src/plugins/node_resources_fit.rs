@@ -21,11 +21,18 @@ impl Ignored {
     }
 }
 
+/// `by_devices` says which resources a Pod gets as devices here, which others look after.
+///
 /// # Errors
 /// Every resource that is short, each as its own reason.
-pub fn filter(pod: &PodInfo, node: &NodeInfo, ignored: &Ignored) -> Result<(), Vec<Rejection>> {
+pub fn filter(
+    pod: &PodInfo,
+    node: &NodeInfo,
+    ignored: &Ignored,
+    by_devices: impl Fn(&str) -> bool,
+) -> Result<(), Vec<Rejection>> {
     let short = node.allocatable.short(&node.requested, &pod.requests);
-    let short = short.filter(|(name, _)| !name.contains('/') || !ignored.covers(name));
+    let short = short.filter(|(name, _)| !name.contains('/') || !(ignored.covers(name) || by_devices(name)));
     let reason = |(name, hopeless): (&str, bool)| {
         let reason = if name == "pods" { "Too many pods".to_owned() } else { format!("Insufficient {name}") };
         // Emptying the node would not help a Pod that is larger than the node.
