@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let program = trine::program(&root, options.program.as_deref())?;
     let out = root.join("target/upstream/critest-out");
     std::fs::create_dir_all(&out)?;
-    let images = images::prepare(&root, &program)?;
+    let images = images::prepare(&root, &program, None)?;
     let config = images.config_dir.display().to_string();
     let words = ["cri", "--registry-config", &config];
     let mut trine = Trine::start(&program, "critest", &words, SOCKET, &out.join("trine.log"))?;

@@ -74,7 +74,7 @@ pub fn to_the_end(
 /// The expression that matches one spec alone.
 pub fn exactly(name: &str) -> String {
     let mut expression = String::new();
-    for character in name.chars() {
+    for character in without_versions(name).chars() {
         if character.is_ascii_punctuation() {
             expression.push('\\');
         }
@@ -82,6 +82,13 @@ pub fn exactly(name: &str) -> String {
     }
     expression.push('$');
     expression
+}
+
+/// A name without the versions of components that the report puts behind it (` [kubelet: [>=1.34]]`): no expression sees them.
+fn without_versions(name: &str) -> &str {
+    let versions = name.ends_with("]]").then(|| name.rfind(": [")).flatten();
+    let start = versions.and_then(|at| name[..at].rfind(" ["));
+    start.map_or(name, |start| &name[..start])
 }
 
 fn stop(child: &mut std::process::Child) {
@@ -122,6 +129,7 @@ mod tests {
     #[test]
     fn a_name_is_taken_literally_by_its_expression() {
         assert_eq!(exactly("[sig-x] a (b) | c.d"), r"\[sig\-x\] a \(b\) \| c\.d$");
+        assert_eq!(exactly("a [Min:1.34] [kubelet: [>=1.34]]"), r"a \[Min\:1\.34\]$");
     }
 
     #[test]

@@ -30,15 +30,12 @@ cargo xtask upstream images [--program TRINE] [--only NAME] [--prove] [--serve]
     makes the images that are not in target/upstream/images yet; --prove has Trine run each;
     --serve runs their registry until Ctrl-C";
 
-/// Makes the images that are missing, and starts the registry that has them all.
+/// Makes the images that are missing, and starts the registry that has them all; `only` those of these names, where a suite needs no
+/// others.
 ///
 /// # Errors
 /// In one line, if something that they are made from cannot be had.
-pub fn prepare(root: &Path, program: &Path) -> anyhow::Result<Registry> {
-    make(root, program, None)
-}
-
-fn make(root: &Path, program: &Path, only: Option<&str>) -> anyhow::Result<Registry> {
+pub fn prepare(root: &Path, program: &Path, only: Option<&[&str]>) -> anyhow::Result<Registry> {
     let place = Place { root: root.to_owned(), dir: root.join("target/upstream/images") };
     std::fs::create_dir_all(&place.dir)?;
     // Another run beside this one would take what is half made away.
@@ -48,7 +45,7 @@ fn make(root: &Path, program: &Path, only: Option<&str>) -> anyhow::Result<Regis
     let _ = std::fs::remove_dir_all(place.roots());
     std::fs::create_dir_all(place.roots())?;
     let registry = Registry::start(root)?;
-    for recipe in table::recipes().filter(|recipe| only.is_none_or(|name| name == recipe.name)) {
+    for recipe in table::recipes().filter(|recipe| only.is_none_or(|names| names.contains(&recipe.name))) {
         for archive in archive::made(&place, program, recipe)? {
             registry.hold(&archive)?;
         }
@@ -111,10 +108,7 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
             root.join("target/debug/trine")
         }
     };
-    let registry = match only {
-        None => prepare(&root, &program)?,
-        Some(_) => make(&root, &program, only)?,
-    };
+    let registry = prepare(&root, &program, only.as_ref().map(std::slice::from_ref))?;
     println!("registry {}, mirrors in {}", registry.address, registry.config_dir.display());
     for (name, why) in table::ABSENT {
         println!("not there: {name}: {why}");

@@ -42,7 +42,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let program = trine::program(&root, options.program.as_deref())?;
     let out = root.join("target/upstream/policy-assistant");
     std::fs::create_dir_all(&out)?;
-    let images = images::prepare(&root, &program)?;
+    let images = images::prepare(&root, &program, None)?;
     let config = images.config_dir.display().to_string();
     let etcd = Etcd::asked_for(&root, options)?;
     let mut trine =

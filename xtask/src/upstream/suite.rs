@@ -11,6 +11,8 @@ pub enum Suite {
     Storage,
     /// `NetworkPolicy` of e2e.test.
     Netpol,
+    /// `[DRA]` of e2e.test: devices by claims.
+    Dra,
     /// The CRI, without Kubernetes.
     Critest,
     /// The CSI driver, without Kubernetes.
@@ -22,11 +24,12 @@ pub enum Suite {
 }
 
 /// All suites, in the order of the table.
-pub const ALL: [Suite; 8] = [
+pub const ALL: [Suite; 9] = [
     Suite::Conformance,
     Suite::Node,
     Suite::Storage,
     Suite::Netpol,
+    Suite::Dra,
     Suite::Critest,
     Suite::CsiSanity,
     Suite::PolicyAssistant,
@@ -42,6 +45,7 @@ impl Suite {
             Self::Node => "node",
             Self::Storage => "storage",
             Self::Netpol => "netpol",
+            Self::Dra => "dra",
             Self::Critest => "critest",
             Self::CsiSanity => "csi-sanity",
             Self::PolicyAssistant => "policy-assistant",

@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let wanted = specs::wanted(&bench, focus(options.suite)?)?;
     let groups = plan::groups(&wanted, options.sig.as_deref());
     anyhow::ensure!(!groups.is_empty(), "no spec is chosen");
-    let images = images::prepare(&root, &program)?;
+    let images = images::prepare(&root, &program, named(options.suite))?;
     let config = images.config_dir.display().to_string();
     let mut progress = Progress::open(&bench.out.join("done.json"), options.resume)?;
     let mut result = Ok(());
@@ -122,7 +122,21 @@ fn focus(suite: Suite) -> anyhow::Result<&'static str> {
         Suite::Node => Ok(r"\[NodeConformance\]"),
         Suite::Storage => Ok(r"External.Storage"),
         Suite::Netpol => Ok(r"Netpol|NetworkPolicy"),
+        Suite::Dra => Ok(r"\[DRA\]"),
         other => anyhow::bail!("{} is no suite of e2e.test", other.name()),
+    }
+}
+
+/// Which of them do not: what upstream has off unless somebody asks for it.
+fn left_out(suite: Suite) -> Option<&'static str> {
+    (suite == Suite::Dra).then_some("Feature:OffByDefault")
+}
+
+/// The images that a suite names, where these are few.
+fn named(suite: Suite) -> Option<&'static [&'static str]> {
+    match suite {
+        Suite::Dra => Some(&["pause", "busybox", "agnhost", "sample-device-plugin", "hostpathplugin"]),
+        _ => None,
     }
 }
 

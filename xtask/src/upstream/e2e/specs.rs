@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
-use super::Bench;
+use super::{Bench, left_out};
 use crate::upstream::ginkgo;
 use crate::upstream::junit::Outcome;
 
@@ -26,7 +26,8 @@ fn matching(bench: &Bench, focus: &str) -> anyhow::Result<Vec<String>> {
     std::fs::create_dir_all(&dir)?;
     let mut command = Command::new(&bench.suite);
     command.arg("--ginkgo.dry-run").arg(format!("--ginkgo.focus={focus}"));
-    command.args(bench.options.skip.iter().map(|skip| format!("--ginkgo.skip={skip}")));
+    let skips = bench.options.skip.as_deref().into_iter().chain(left_out(bench.options.suite));
+    command.args(skips.map(|skip| format!("--ginkgo.skip={skip}")));
     command.arg(format!("--report-dir={}", dir.display())).args(&bench.words);
     command.args(["--kubeconfig=/dev/null", "--provider=skeleton"]);
     let report = dir.join("junit_01.xml");

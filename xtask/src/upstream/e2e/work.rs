@@ -50,18 +50,18 @@ fn several(
     progress: &mut Progress,
 ) -> anyhow::Result<Vec<String>> {
     let next = AtomicUsize::new(0);
-    let kubeconfig = trine.data_dir.join("kubeconfig");
+    let data_dir = trine.data_dir.clone();
     let mut broken = Vec::new();
     std::thread::scope(|scope| {
         let (news, told) = mpsc::channel();
         for worker in 0..workers.min(names.len()) {
-            let (news, next, kubeconfig) = (news.clone(), &next, kubeconfig.clone());
+            let (news, next, data_dir) = (news.clone(), &next, data_dir.clone());
             scope.spawn(move || {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Some(deadline) = plan::deadline(since.elapsed()) else { return };
                     let begun = Instant::now();
                     let heard = news.send(News::Begun(name.clone()));
-                    let outcome = one(bench, worker, &kubeconfig, name, deadline);
+                    let outcome = one(bench, worker, &data_dir, name, deadline);
                     let took = begun.elapsed();
                     let ended = News::Ended { name: name.clone(), outcome, deadline, took };
                     if heard.and(news.send(ended)).is_err() {
@@ -111,20 +111,15 @@ fn word(outcome: &Outcome) -> &'static str {
 }
 
 /// Runs one spec; its log stays if it has not passed.
-fn one(
-    bench: &Bench,
-    worker: usize,
-    kubeconfig: &std::path::Path,
-    name: &str,
-    deadline: Duration,
-) -> Outcome {
+fn one(bench: &Bench, worker: usize, data_dir: &std::path::Path, name: &str, deadline: Duration) -> Outcome {
     let dir = bench.out.join(format!("worker-{worker}"));
     let log = log_of(bench, name);
     if let Err(error) = std::fs::create_dir_all(&dir).and(std::fs::create_dir_all(bench.out.join("logs"))) {
         return Outcome::Failed(error.to_string());
     }
     let mut command = Command::new(&bench.suite);
-    command.arg(format!("--kubeconfig={}", kubeconfig.display()));
+    command.arg(format!("--kubeconfig={}", data_dir.join("kubeconfig").display()));
+    command.arg(format!("--kubelet-root-dir={}", data_dir.join("kubelet").display()));
     command.arg(format!("--kubectl-path={}", bench.kubectl.display()));
     command.arg(format!("--ginkgo.focus={}", ginkgo::exactly(name)));
     command.arg(format!("--ginkgo.timeout={}s", deadline.as_secs()));

@@ -27,7 +27,7 @@ use super::recipe::Recipe;
 
 /// All images, those that others are made of first.
 pub fn recipes() -> impl Iterator<Item = &'static Recipe> {
-    [plain::RECIPES, servers::RECIPES, tools::RECIPES, marked::RECIPES].into_iter().flatten()
+    [plain::RECIPES, servers::RECIPES, tools::RECIPES, marked::RECIPES, ours::OF_SUITES].into_iter().flatten()
 }
 
 /// Images that suites name and that are not made, and why.

@@ -5,12 +5,7 @@ use crate::upstream::images::recipe::{Part, Recipe, idle};
 /// All of them.
 pub const RECIPES: &[Recipe] = &[
     POSTGRES,
-    sidecar(
-        "hostpathplugin",
-        &["registry.k8s.io/sig-storage/hostpathplugin:v1.17.1"],
-        &[Part::Base, Part::GoOf(SIDECARS, "./hostpathplugin", "/hostpathplugin"), Part::Busybox],
-        config!(r#""Entrypoint": ["/hostpathplugin"]"#),
-    ),
+    HOSTPATH,
     sidecar(
         "csi-node-driver-registrar",
         &["registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.17.0"],
@@ -74,6 +69,17 @@ pub const RECIPES: &[Recipe] = &[
         config!(r#""Entrypoint": ["/snapshot-controller"]"#),
     ),
 ];
+
+/// Those that a suite names, too: the specs of devices have their driver met by it.
+pub const OF_SUITES: &[Recipe] = &[HOSTPATH];
+
+/// A driver of folders.
+const HOSTPATH: Recipe = sidecar(
+    "hostpathplugin",
+    &["registry.k8s.io/sig-storage/hostpathplugin:v1.17.1"],
+    &[Part::Base, Part::GoOf(SIDECARS, "./hostpathplugin", "/hostpathplugin"), Part::Busybox],
+    config!(r#""Entrypoint": ["/hostpathplugin"]"#),
+);
 
 /// Upstream's sidecars, and what stands in for those that cannot be had.
 const SIDECARS: &str = "tests/upstream/sidecars";
