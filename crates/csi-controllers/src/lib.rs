@@ -15,7 +15,7 @@
 //! - [`snapshot::definitions`], [`group::definitions`] the kinds of snapshots, for a cluster that has none
 //! - `secrets` what classes name for drivers
 //! - `driver` the driver's calls, each under a deadline; `grpc` how their errors are read and shown
-//! - `work` one act per object at a time, with back-off
+//! - `watch` the loop of each: live copies in, acts out; `work` one act per object at a time, with back-off
 
 pub mod attach;
 mod driver;
@@ -28,6 +28,7 @@ pub mod resize;
 mod run;
 mod secrets;
 pub mod snapshot;
+mod watch;
 mod work;
 
 pub use driver::Offers;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use trine_typed::kube;
 
 /// The first pause after a failure, and
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -26,6 +27,19 @@ pub enum Outcome {
     Retry,
     /// A mistake in the request: again after the longest pause only.
     Slow,
+}
+
+/// How an act ended whose last word is the API server's: a race is seen at the next look, and what is gone has no need of
+/// anything.
+pub(crate) fn settled(done: Result<Outcome, kube::Error>, about: &'static str) -> Outcome {
+    match done {
+        Ok(outcome) => outcome,
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Done,
+        Err(error) => {
+            tracing::warn!(%error, about, "csi-controllers: a write was refused");
+            Outcome::Retry
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

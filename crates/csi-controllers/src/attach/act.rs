@@ -20,7 +20,7 @@ use crate::grpc::CallError;
 use crate::provision::request::capability;
 use crate::run::Cx;
 use crate::secrets;
-use crate::work::Outcome;
+use crate::work::{Outcome, settled};
 
 /// Does `action`; what failed is in the attachment's status and in the log.
 pub(super) async fn act(cx: Cx, action: Action) -> Outcome {
@@ -39,15 +39,7 @@ pub(super) async fn act(cx: Cx, action: Action) -> Outcome {
             removed.map(|()| Outcome::Done)
         }
     };
-    match done {
-        Ok(outcome) => outcome,
-        // Changed or gone meanwhile: seen at the next look.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Done,
-        Err(error) => {
-            tracing::warn!(%error, "csi-controllers: a write was refused");
-            Outcome::Retry
-        }
-    }
+    settled(done, "an attachment")
 }
 
 async fn attach(

@@ -20,7 +20,7 @@ use crate::grpc::CallError;
 use crate::run::Cx;
 use crate::secrets::{self, Purpose};
 use crate::snapshot::plan::NODE;
-use crate::work::Outcome;
+use crate::work::{Outcome, settled};
 
 pub(super) type Done = Result<Outcome, kube::Error>;
 
@@ -47,15 +47,7 @@ pub(super) async fn act(cx: Cx, action: Action) -> Outcome {
         Action::Delete(content, class) => delete(&cx, content, class.as_deref()).await,
         Action::Forget(content) => forget(&cx, content).await,
     };
-    match done {
-        Ok(outcome) => outcome,
-        // A race is seen at the next look, and what is gone has no need of anything.
-        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Outcome::Done,
-        Err(error) => {
-            tracing::warn!(%error, "csi-controllers: a write about a group snapshot was refused");
-            Outcome::Retry
-        }
-    }
+    settled(done, "a group snapshot")
 }
 
 fn groups(cx: &Cx, group: &VolumeGroupSnapshot) -> Api<VolumeGroupSnapshot> {

@@ -11,8 +11,9 @@ use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, Persistent
 use super::kinds::{
     GroupStatus, Info, VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent,
 };
+use crate::provision::plan::Me;
 use crate::snapshot::kinds::{VolumeSnapshot, VolumeSnapshotContent};
-use crate::snapshot::plan::{Me, NODE, group_of, is_copied, is_reached};
+use crate::snapshot::plan::{NODE, group_of, is_copied, is_reached};
 
 /// The class of a driver for groups that name none.
 pub const DEFAULT_CLASS: &str = "groupsnapshot.storage.kubernetes.io/is-default-class";

@@ -18,7 +18,7 @@ use crate::grpc::CallError;
 use crate::provision::request::capability;
 use crate::run::Cx;
 use crate::secrets;
-use crate::work::Outcome;
+use crate::work::{Outcome, settled};
 
 type Done = Result<Outcome, kube::Error>;
 
@@ -36,14 +36,7 @@ pub(super) async fn act(cx: Cx, action: Action) -> Outcome {
         Action::Modify(claim, volume, class) => modify(&cx, claim, volume, class).await,
         Action::Await(claim, class) => wait(&cx, claim, class).await,
     };
-    match done {
-        Ok(outcome) => outcome,
-        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Outcome::Done,
-        Err(error) => {
-            tracing::warn!(%error, "csi-controllers: a write about a claim's size was refused");
-            Outcome::Retry
-        }
-    }
+    settled(done, "a claim's size")
 }
 
 fn text(size: i64) -> String {

@@ -1,23 +1,15 @@
-//! The loop: live copies in, acts out.
+//! What the resizer watches, and what follows.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
 use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use trine_typed::k8s_openapi::api::storage::v1::VolumeAttributesClass;
-use trine_typed::kube::runtime::watcher;
-use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
 
 use super::act;
-use super::plan::{Action, Me, World, plan};
+use super::plan::{Me, World, plan};
 use crate::run::Cx;
-use crate::work::Work;
-
-/// The longest pause between two looks, change or not.
-const PERIOD: Duration = Duration::from_secs(60);
+use crate::watch::by_name;
 
 /// Makes volumes larger, and changes them, until the stop.
 pub(crate) async fn run(cx: Cx) {
@@ -30,50 +22,27 @@ pub(crate) async fn run(cx: Cx) {
     if !me.expands && !me.modifies {
         return;
     }
-    let changed = Arc::new(Notify::new());
-    macro_rules! mirror {
-        ($kind:ty) => {
-            Mirror::<$kind>::start(
-                Api::all(cx.client.clone()),
-                watcher::Config::default(),
-                Arc::clone(&changed),
-                cx.stop.clone(),
-            )
-        };
-    }
-    let (claims, volumes) = (mirror!(PersistentVolumeClaim), mirror!(PersistentVolume));
-    let nodes = mirror!(Node);
+    let changed = Arc::default();
+    let claims = cx.mirror::<PersistentVolumeClaim>(&changed);
+    let volumes = cx.mirror::<PersistentVolume>(&changed);
+    let nodes = cx.mirror::<Node>(&changed);
     // Not every cluster has them, and not every driver knows what to do about them.
-    let classes = me.modifies.then(|| mirror!(VolumeAttributesClass));
+    let classes = me.modifies.then(|| cx.mirror::<VolumeAttributesClass>(&changed));
     let ready = async {
         tokio::join!(claims.ready(), volumes.ready(), nodes.ready());
         if let Some(classes) = &classes {
             classes.ready().await;
         }
     };
-    tokio::select! {
-        () = cx.stop.cancelled() => return,
-        () = ready => {}
-    }
-    let work = Work::new(Arc::clone(&changed));
-    loop {
+    let due = || {
         let world = World {
             claims: claims.all(),
-            volumes: volumes.all().into_iter().map(|v| (v.name_any(), v)).collect(),
-            nodes: nodes.all().into_iter().map(|n| (n.name_any(), n)).collect(),
-            classes: classes.iter().flat_map(Mirror::all).map(|c| (c.name_any(), c)).collect(),
+            volumes: by_name(volumes.all()),
+            nodes: by_name(nodes.all()),
+            classes: by_name(classes.iter().flat_map(Mirror::all).collect()),
         };
-        let actions = plan(&world, &me);
-        let keys: BTreeSet<String> = actions.iter().map(Action::key).collect();
-        work.keep(|key| keys.contains(key));
-        for action in actions {
-            work.start(&action.key(), act::act(cx.clone(), action.clone()));
-        }
-        let pause = work.next_due(Instant::now()).unwrap_or(PERIOD).clamp(Duration::from_millis(5), PERIOD);
-        tokio::select! {
-            () = cx.stop.cancelled() => return,
-            () = changed.notified() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
+        let actions = plan(&world, &me).into_iter();
+        actions.map(|action| (action.key(), act::act(cx.clone(), action))).collect()
+    };
+    cx.follow(changed, ready, due).await;
 }

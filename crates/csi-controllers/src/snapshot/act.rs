@@ -22,7 +22,7 @@ use crate::finalizers;
 use crate::grpc::CallError;
 use crate::run::Cx;
 use crate::secrets::{self, Purpose};
-use crate::work::Outcome;
+use crate::work::{Outcome, settled};
 
 type Done = Result<Outcome, kube::Error>;
 
@@ -44,15 +44,7 @@ pub(super) async fn act(cx: Cx, action: Action) -> Outcome {
         Action::Delete(content, class) => delete(&cx, content, class.as_deref()).await,
         Action::Forget(content) => forget(&cx, content).await,
     };
-    match done {
-        Ok(outcome) => outcome,
-        // A race is seen at the next look, and what is gone has no need of anything.
-        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Outcome::Done,
-        Err(error) => {
-            tracing::warn!(%error, "csi-controllers: a write about a snapshot was refused");
-            Outcome::Retry
-        }
-    }
+    settled(done, "a snapshot")
 }
 
 fn snapshots(cx: &Cx, snapshot: &VolumeSnapshot) -> Api<VolumeSnapshot> {

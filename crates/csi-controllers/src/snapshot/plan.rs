@@ -6,6 +6,7 @@ use std::sync::Arc;
 use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 
 use super::kinds::{SnapshotStatus, VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent};
+use crate::provision::plan::Me;
 use crate::provision::topology;
 
 /// The class of a driver for snapshots that name none.
@@ -30,15 +31,6 @@ pub const IN_GROUP: &str = "snapshot.storage.kubernetes.io/volumesnapshot-in-gro
 /// Said of a content that was taken in a group: the driver's handle of that. It goes with the group, and the driver is not asked
 /// about it alone.
 pub const GROUP_HANDLE: &str = "groupsnapshot.storage.kubernetes.io/volumeGroupSnapshotHandle";
-
-/// For whom the plan is.
-#[derive(Debug, Clone, Default)]
-pub struct Me {
-    /// The driver's name.
-    pub driver: String,
-    /// The only node that the driver serves, if it is one per node.
-    pub node: Option<String>,
-}
 
 /// What is read.
 #[derive(Debug, Default)]

@@ -1,100 +1,53 @@
-//! The loop: live copies in, acts out.
+//! What the snapshotter watches, and what follows.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
 use trine_typed::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
-use trine_typed::kube::api::ListParams;
-use trine_typed::kube::runtime::watcher;
-use trine_typed::kube::{Api, ResourceExt};
-use trine_typed::mirror::Mirror;
 
 use super::act;
 use super::kinds::{VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent};
-use super::plan::{Action, Me, World, plan};
+use super::plan::{World, plan};
+use crate::provision::plan::Me;
 use crate::run::Cx;
-use crate::work::Work;
-
-/// The longest pause between two looks, change or not.
-const PERIOD: Duration = Duration::from_secs(60);
-/// The pause between two looks for the kinds, in a cluster that does not know them.
-const DEFINED: Duration = Duration::from_secs(5);
+use crate::watch::by_name;
 
 /// Takes and deletes snapshots until the stop.
 pub(crate) async fn run(cx: Cx) {
-    if !cx.offers.snapshot || !defined(&cx).await {
+    if !cx.offers.snapshot || !cx.defined(|| known(&cx)).await {
         return;
     }
-    let changed = Arc::new(Notify::new());
-    macro_rules! mirror {
-        ($kind:ty) => {
-            Mirror::<$kind>::start(
-                Api::all(cx.client.clone()),
-                watcher::Config::default(),
-                Arc::clone(&changed),
-                cx.stop.clone(),
-            )
-        };
-    }
-    let (snapshots, contents) = (mirror!(VolumeSnapshot), mirror!(VolumeSnapshotContent));
-    let (classes, claims) = (mirror!(VolumeSnapshotClass), mirror!(PersistentVolumeClaim));
-    let (volumes, nodes) = (mirror!(PersistentVolume), mirror!(Node));
+    let changed = Arc::default();
+    let snapshots = cx.mirror::<VolumeSnapshot>(&changed);
+    let contents = cx.mirror::<VolumeSnapshotContent>(&changed);
+    let classes = cx.mirror::<VolumeSnapshotClass>(&changed);
+    let claims = cx.mirror::<PersistentVolumeClaim>(&changed);
+    let volumes = cx.mirror::<PersistentVolume>(&changed);
+    let nodes = cx.mirror::<Node>(&changed);
     let ready = async {
-        tokio::join!(
-            snapshots.ready(),
-            contents.ready(),
-            classes.ready(),
-            claims.ready(),
-            volumes.ready(),
-            nodes.ready()
-        )
+        tokio::join!(snapshots.ready(), contents.ready(), classes.ready());
+        tokio::join!(claims.ready(), volumes.ready(), nodes.ready())
     };
-    tokio::select! {
-        () = cx.stop.cancelled() => return,
-        _ = ready => {}
-    }
     let me = Me { driver: cx.offers.name.clone(), node: cx.config.node_name.clone() };
-    let work = Work::new(Arc::clone(&changed));
-    loop {
+    let due = || {
         let world = World {
             snapshots: snapshots.all(),
-            contents: contents.all().into_iter().map(|c| (c.name_any(), c)).collect(),
-            classes: classes.all().into_iter().map(|c| (c.name_any(), c)).collect(),
+            contents: by_name(contents.all()),
+            classes: by_name(classes.all()),
             claims: claims.all(),
-            volumes: volumes.all().into_iter().map(|v| (v.name_any(), v)).collect(),
-            nodes: nodes.all().into_iter().map(|n| (n.name_any(), n)).collect(),
+            volumes: by_name(volumes.all()),
+            nodes: by_name(nodes.all()),
         };
-        let actions = plan(&world, &me);
-        let keys: BTreeSet<String> = actions.iter().map(Action::key).collect();
-        work.keep(|key| keys.contains(key));
-        for action in actions {
-            work.start(&action.key(), act::act(cx.clone(), action.clone()));
-        }
-        let pause = work.next_due(Instant::now()).unwrap_or(PERIOD).clamp(Duration::from_millis(5), PERIOD);
-        tokio::select! {
-            () = cx.stop.cancelled() => return,
-            () = changed.notified() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
+        let actions = plan(&world, &me).into_iter();
+        actions.map(|action| (action.key(), act::act(cx.clone(), action))).collect()
+    };
+    cx.follow(changed, ready, due).await;
 }
 
-/// Waits until the cluster knows the kinds: they are no part of Kubernetes, and may be defined at any time.
-async fn defined(cx: &Cx) -> bool {
-    loop {
-        let params = ListParams::default().limit(1);
-        let snapshots = Api::<VolumeSnapshot>::all(cx.client.clone());
-        let contents = Api::<VolumeSnapshotContent>::all(cx.client.clone());
-        let classes = Api::<VolumeSnapshotClass>::all(cx.client.clone());
-        let known = tokio::join!(snapshots.list(&params), contents.list(&params), classes.list(&params));
-        if let (Ok(_), Ok(_), Ok(_)) = known {
-            return true;
-        }
-        tokio::select! {
-            () = cx.stop.cancelled() => return false,
-            () = tokio::time::sleep(DEFINED) => {}
-        }
-    }
+async fn known(cx: &Cx) -> bool {
+    let (snapshots, contents, classes) = tokio::join!(
+        cx.knows::<VolumeSnapshot>(),
+        cx.knows::<VolumeSnapshotContent>(),
+        cx.knows::<VolumeSnapshotClass>()
+    );
+    snapshots && contents && classes
 }
