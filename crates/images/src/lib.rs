@@ -33,6 +33,6 @@ pub use image::{Image, ImageConfig};
 pub use import::ArchiveError;
 pub use name::ImageName;
 pub use pull::{Auth, RegistryError};
-pub use snapshot::{RootFs, RootOptions, Usage};
+pub use snapshot::{RootFs, RootOptions};
 pub use store::{ImageStore, Options, Registries};
 pub use unpack::LayerError;

@@ -2,8 +2,6 @@
 
 mod mounted;
 mod plan;
-mod usage;
 
 pub(crate) use mounted::Snapshots;
 pub use mounted::{RootFs, RootOptions};
-pub use usage::Usage;

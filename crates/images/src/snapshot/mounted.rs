@@ -8,12 +8,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use trine_kernel::filesystem::{Room, taken_below};
 use trine_kernel::mountpoint::bind_for_users;
 use trine_kernel::overlay::{Overlay, is_mount_point, unmount_all};
 use trine_kernel::testing::failpoint;
 
 use super::plan::is_container_id;
-use super::usage::{Usage, of_folder};
 use crate::content::Digest;
 use crate::error::ImageError;
 use crate::image::Image;
@@ -158,16 +158,16 @@ impl ImageStore {
     ///
     /// # Errors
     /// [`ImageError::ContainerId`].
-    pub fn snapshot_usage(&self, container_id: &str) -> Result<Usage, ImageError> {
-        Ok(of_folder(&self.inner.snapshots.path(container_id)?.join("upper")))
+    pub fn snapshot_usage(&self, container_id: &str) -> Result<Room, ImageError> {
+        Ok(taken_below(&self.inner.snapshots.path(container_id)?.join("upper")))
     }
 
     /// What all images' layers take, as counted when they were unpacked.
     ///
     /// # Errors
     /// [`ImageError::Io`].
-    pub fn usage(&self) -> Result<Usage, ImageError> {
-        let mut usage = Usage::default();
+    pub fn usage(&self) -> Result<Room, ImageError> {
+        let mut usage = Room::default();
         for meta in self.inner.layers.all()?.iter().filter_map(|layer| self.inner.layers.meta(layer)) {
             usage.bytes += meta.bytes;
             usage.inodes += meta.inodes;

@@ -22,7 +22,7 @@ pub use grow::{grow_mounted, grow_unmounted};
 pub use make::{Kind, make, make_sharing};
 pub use probe::{Content, inspect};
 pub use program::ProgramError;
-pub use space::{Usage, usage};
+pub use space::{Room, Usage, taken_below, usage};
 
 use std::io;
 use std::path::PathBuf;

@@ -6,11 +6,10 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use trine_kernel::filesystem;
+use trine_kernel::filesystem::{self, Room};
 
 use super::metrics::readings::{self, ContainerReading, Readings};
 use super::server::Server;
-use crate::eviction::usage::Room;
 
 /// `GET /stats/summary`.
 pub async fn summary(State(server): State<Server>) -> Response {

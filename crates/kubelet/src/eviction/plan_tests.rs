@@ -4,7 +4,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::eviction::usage::{ContainerUse, Room};
+use crate::eviction::usage::ContainerUse;
+use trine_kernel::filesystem::Room;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,11 +1,10 @@
 //! What each Pod takes of the node: memory as the runtime counts it, files as they lie on the disk.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use trine_contracts::cri;
+use trine_kernel::filesystem::{Room, taken_below};
 use trine_typed::k8s_openapi::api::core::v1::Pod;
 
 use crate::config::Config;
@@ -14,29 +13,6 @@ use crate::pod::spec;
 use crate::runtime::labels;
 use crate::volumes::paths;
 use crate::volumes::source::Source;
-
-/// Room on the disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Room {
-    /// Bytes in blocks.
-    pub bytes: u64,
-    /// Files of every kind.
-    pub inodes: u64,
-}
-
-impl std::ops::Add for Room {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, inodes: self.inodes + other.inodes }
-    }
-}
-
-impl std::iter::Sum for Room {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |sum, one| sum + one)
-    }
-}
 
 /// What a container takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,7 +83,7 @@ fn one(config: &Config, pod: Arc<Pod>, stats: &[cri::ContainerStats]) -> PodUse 
             continue;
         }
         let name = attributes.metadata.as_ref().map(|m| m.name.clone()).unwrap_or_default();
-        let (root, logs) = (written(stat.writable_layer.as_ref()), below(&logs.join(&name)));
+        let (root, logs) = (written(stat.writable_layer.as_ref()), taken_below(&logs.join(&name)));
         let memory = number(stat.memory.as_ref().and_then(|m| m.working_set_bytes.as_ref()));
         containers.insert(name, ContainerUse { memory, root, logs });
     }
@@ -116,7 +92,7 @@ fn one(config: &Config, pod: Arc<Pod>, stats: &[cri::ContainerStats]) -> PodUse 
         let source = Source::of(volume);
         if matches!(source, Source::EmptyDir | Source::ConfigMap) {
             let dir = paths::volume(&config.root, uid, source.plugin(), &volume.name);
-            volumes.insert(volume.name.clone(), below(&dir));
+            volumes.insert(volume.name.clone(), taken_below(&dir));
         }
     }
     PodUse { pod, containers, volumes }
@@ -129,29 +105,6 @@ fn number(value: Option<&cri::UInt64Value>) -> u64 {
 fn written(layer: Option<&cri::FilesystemUsage>) -> Room {
     let Some(layer) = layer else { return Room::default() };
     Room { bytes: number(layer.used_bytes.as_ref()), inodes: number(layer.inodes_used.as_ref()) }
-}
-
-/// All below `dir`, but not what another file system is mounted on; what vanishes meanwhile is not counted.
-fn below(dir: &Path) -> Room {
-    let Ok(root) = dir.symlink_metadata() else { return Room::default() };
-    let mut room = Room::default();
-    let mut open = vec![dir.to_owned()];
-    while let Some(dir) = open.pop() {
-        let Ok(entries) = std::fs::read_dir(&dir) else { continue };
-        for entry in entries.flatten() {
-            let Ok(stat) = entry.path().symlink_metadata() else { continue };
-            if stat.dev() != root.dev() {
-                continue;
-            }
-            // A file with several names is counted at each of them in its share.
-            let names = if stat.is_dir() { 1 } else { stat.nlink().max(1) };
-            room = room + Room { bytes: stat.blocks() * 512 / names, inodes: 1 };
-            if stat.is_dir() {
-                open.push(entry.path());
-            }
-        }
-    }
-    room
 }
 
 #[cfg(test)]
