@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use trine_kernel::testing::deaths;
 use trine_tests::{Cluster, kubectl, until};
 
 use crate::stage::Stage;
@@ -93,14 +94,13 @@ impl Deaths {
     /// Does `act` in a daemon that dies at `place` because of it, and starts the next one.
     fn dies(&self, place: &str, act: impl Fn()) {
         let pid = self.stage.cluster.pid();
-        std::fs::write(self.folder.join("armed"), place).unwrap();
+        deaths::arm(&self.folder, place, 1).unwrap();
         act();
         until(&format!("the daemon dies at {place:?}"), || {
-            let died = self.folder.join("died").exists();
             let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            if died && (state.is_empty() || state.contains(") Z ")) { Ok(()) } else { Err(state) }
+            if state.is_empty() || state.contains(") Z ") { Ok(()) } else { Err(state) }
         });
-        std::fs::remove_file(self.folder.join("died")).unwrap();
+        assert!(deaths::died(&self.folder).unwrap(), "it died elsewhere than at {place:?}");
         self.start();
     }
 

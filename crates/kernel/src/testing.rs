@@ -1,4 +1,8 @@
 //! What tests that need root, a program or a kernel feature ask first. A skipped test is named and counted.
+//!
+//! - [`deaths`] processes that die where a test says
+
+pub mod deaths;
 
 use std::io::Write;
 

@@ -1,25 +1,19 @@
 //! The runtime as a process of its own, which is this test program run again, so that it can be killed: at a place in the code that
 //! the test names, or from outside.
 
-use std::collections::BTreeMap;
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use trine_contracts::cri::VersionRequest;
+use trine_kernel::testing::deaths;
 
 use crate::harness::{self, Node};
 
 /// Set in the process that is the runtime: its folder and its instance.
 const FOLDER: &str = "TRINE_TEST_RUNTIME";
 const INSTANCE: &str = "TRINE_TEST_INSTANCE";
-/// Where to die: `name<TAB>occurrence`.
-const ARMED: &str = "armed";
-/// Names of all places that were reached, one a line, while it is there.
-const VISITED: &str = "visited";
 
 /// How long a daemon may take to serve, or to die where it was told to.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -69,26 +63,6 @@ impl Apart {
         self.child.id()
     }
 
-    /// Lets it die when it reaches the place `name` for the `occurrence`th time from now on.
-    pub fn dies_at(folder: &Path, name: &str, occurrence: usize) {
-        std::fs::write(folder.join("armed.new"), format!("{name}\t{occurrence}")).unwrap();
-        std::fs::rename(folder.join("armed.new"), folder.join(ARMED)).unwrap();
-    }
-
-    /// From now on it, or the next one, writes down where it has been.
-    pub fn watched(folder: &Path) {
-        std::fs::write(folder.join(VISITED), "").unwrap();
-    }
-
-    /// Where it has been since then, and how often.
-    pub fn visited(&self) -> BTreeMap<String, usize> {
-        let text = std::fs::read_to_string(self.folder.join(VISITED)).unwrap();
-        std::fs::remove_file(self.folder.join(VISITED)).unwrap();
-        let mut visited = BTreeMap::new();
-        text.lines().for_each(|line| *visited.entry(line.to_owned()).or_default() += 1);
-        visited
-    }
-
     /// Waits until it has died by its own hand.
     pub async fn died(&mut self) {
         let begun = Instant::now();
@@ -100,7 +74,7 @@ impl Apart {
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
         assert_eq!(status.signal(), Some(9), "it ended otherwise: {status}");
-        std::fs::remove_file(self.folder.join(ARMED)).unwrap();
+        assert!(deaths::died(&self.folder).unwrap(), "it was killed elsewhere");
     }
 
     /// `kill -9` from outside.
@@ -122,37 +96,12 @@ impl Drop for Apart {
     }
 }
 
-/// How often each place was reached since it was armed.
-static REACHED: Mutex<(String, usize)> = Mutex::new((String::new(), 0));
-static DAEMON: OnceLock<PathBuf> = OnceLock::new();
-
-fn reached(name: &'static str) {
-    let Some(folder) = DAEMON.get() else { return };
-    if let Ok(mut file) = std::fs::File::options().append(true).open(folder.join(VISITED)) {
-        file.write_all(format!("{name}\n").as_bytes()).unwrap();
-    }
-    let Ok(armed) = std::fs::read_to_string(folder.join(ARMED)) else { return };
-    let (wanted, occurrence) = armed.split_once('\t').unwrap();
-    if wanted != name {
-        return;
-    }
-    let mut count = REACHED.lock().unwrap();
-    if count.0 != armed {
-        *count = (armed.clone(), 0);
-    }
-    count.1 += 1;
-    if count.1 == occurrence.parse::<usize>().unwrap() {
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-    }
-}
-
 /// Not a test: nothing unless it was started as the runtime.
 #[test]
 fn the_process_that_is_the_runtime() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let config = harness::config(&folder, std::env::var(INSTANCE).unwrap());
-    DAEMON.set(folder).unwrap();
-    trine_kernel::testing::on_failpoint(reached);
+    deaths::obey(folder);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(trine_cri::serve(config, tokio_util::sync::CancellationToken::new())).unwrap();
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use trine_contracts::cri::*;
+use trine_kernel::testing::deaths;
 
 use crate::apart::Apart;
 use crate::harness::{Node, inside, script};
@@ -68,9 +69,9 @@ impl Stage {
     async fn places_of(&mut self, call: Call) -> Vec<(String, usize)> {
         let node = &self.node;
         let subject = call.prepare(node, &self.registry).await;
-        Apart::watched(node.dir.path());
+        deaths::watch(node.dir.path()).unwrap();
         let answer = call.make(node, &subject).await.unwrap();
-        let visited = self.daemon.visited();
+        let visited = deaths::visited(self.node.dir.path()).unwrap();
         call.holds(node, &subject, &answer).await;
         call.clean(node, &subject, &answer).await;
         world::again(node, &self.base).await.unwrap_or_else(|e| panic!("{call:?}: {e}"));
@@ -82,7 +83,7 @@ impl Stage {
     async fn cut(&mut self, call: Call, name: &str, occurrence: usize) -> (Subject, World) {
         let subject = call.prepare(&self.node, &self.registry).await;
         let before = world::calm(&self.node).await;
-        Apart::dies_at(self.node.dir.path(), name, occurrence);
+        deaths::arm(self.node.dir.path(), name, occurrence).unwrap();
         let answer = call.make(&self.node, &subject).await;
         assert!(answer.is_err(), "{call:?} did not reach {name:?} {occurrence}");
         self.daemon.died().await;
@@ -116,16 +117,16 @@ impl Stage {
     /// The call is cut at `name`, and then the runtime dies again wherever it goes through while it finds that.
     async fn die_again_after(&mut self, call: Call, name: &str) {
         let (subject, before) = self.cut(call, name, 1).await;
-        Apart::watched(self.node.dir.path());
+        deaths::watch(self.node.dir.path()).unwrap();
         self.daemon = Apart::serving(&self.node).await;
         // What goes on behind the service is over when nothing changes any more.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let visited = self.daemon.visited();
+        let visited = deaths::visited(self.node.dir.path()).unwrap();
         self.carry_on(name, call, &subject, &before).await;
         self.places.extend(visited.keys().cloned());
         for again in visited.into_keys() {
             let (subject, before) = self.cut(call, name, 1).await;
-            Apart::dies_at(self.node.dir.path(), &again, 1);
+            deaths::arm(self.node.dir.path(), &again, 1).unwrap();
             self.daemon = Apart::start(&self.node);
             self.daemon.died().await;
             self.deaths += 1;

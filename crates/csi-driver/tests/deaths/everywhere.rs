@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use trine_csi_driver::teardown;
 use trine_kernel::loopdev;
+use trine_kernel::testing::deaths;
 
 use crate::apart::Apart;
 use crate::calls::{ALL, Call};
@@ -53,9 +54,9 @@ impl Stage {
     /// Makes the call once, and says where the driver went through.
     async fn places_of(&mut self, call: Call) -> Vec<(String, usize)> {
         self.all(call.before()).await;
-        Apart::watched(&self.rig.root);
+        deaths::watch(&self.rig.root).unwrap();
         self.all(&[call]).await;
-        let visited = Apart::visited(&self.rig.root);
+        let visited = deaths::visited(&self.rig.root).unwrap();
         self.all(call.after()).await;
         self.nothing_more(&format!("{call:?}"));
         self.places.extend(visited.keys().cloned());
@@ -67,13 +68,13 @@ impl Stage {
         let here = format!("{call:?} at {name:?} {occurrence}, {again:?}");
         self.all(call.before()).await;
         let before = self.writer.synced();
-        Apart::dies_at(&self.rig.root, name, occurrence);
+        deaths::arm(&self.rig.root, name, occurrence).unwrap();
         let answer = call.make(&self.rig, &self.size).await;
         assert!(answer.is_err(), "{here} was not reached");
         self.driver.died().await;
         self.deaths += 1;
         if let Some(again) = again {
-            Apart::dies_at(&self.rig.root, again, 1);
+            deaths::arm(&self.rig.root, again, 1).unwrap();
             self.driver = Apart::start(&self.rig.root);
             self.driver.died().await;
             self.deaths += 1;
@@ -179,7 +180,7 @@ async fn a_disk_whose_maker_dies_at_any_place_is_made_and_used_by_the_next() {
     assert!(places.len() > 4, "{places:?}");
     for name in places {
         let rig = Rig::bare();
-        Apart::dies_at(&rig.root, &name, 1);
+        deaths::arm(&rig.root, &name, 1).unwrap();
         Apart::start(&rig.root).died().await;
         let driver = Apart::serving(&rig.root).await;
         rig.create("v", 16 * MIB, &mounted("")).await.unwrap();
@@ -204,7 +205,7 @@ async fn a_disk_that_was_growing_has_grown_after_the_next_start() {
     drop(rig);
     let rig = Rig::bare_in(host.place.join("rig"));
     host.grow(4 << 30);
-    Apart::dies_at(&rig.root, "disk: stretched", 1);
+    deaths::arm(&rig.root, "disk: stretched", 1).unwrap();
     Apart::start(&rig.root).died().await;
     let driver = Apart::serving(&rig.root).await;
     rig.create("v", 2 << 30, &mounted("")).await.unwrap();
