@@ -15,6 +15,7 @@
 //! - [`eviction`] whether enough of the node is left
 //! - [`status`] from what runs to the Pod's status
 //! - [`log_rotation`] keeping containers' logs short
+//! - `periodic` what is done again and again
 //! - [`probes`] startup, liveness, readiness
 //! - [`volumes`] desired and actual mounts, a pure plan, its operations
 //! - [`devices`] devices of claims, made ready and taken back
@@ -32,6 +33,7 @@ pub mod events;
 pub mod eviction;
 pub mod log_rotation;
 pub mod node;
+mod periodic;
 pub mod plugins;
 pub mod pod;
 pub mod probes;

@@ -14,6 +14,7 @@ use super::pressure::Short;
 use super::usage::{self, PodUse};
 use super::{Signal, images};
 use crate::error::KubeletError;
+use crate::periodic::every;
 use crate::pod::{Context, spec};
 use crate::runtime::RunState;
 
@@ -39,19 +40,16 @@ impl Evictor {
 
     /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = ticks.tick() => {}
+        every(PERIOD, &stop, || async {
+            if let Err(error) = self.turn().await {
+                tracing::warn!(
+                    plane = "kubelet",
+                    error = error.chain(),
+                    "not looked for Pods that have to leave"
+                );
             }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                turn = self.turn() => if let Err(error) = turn {
-                    tracing::warn!(plane = "kubelet", error = error.chain(), "not looked for Pods that have to leave");
-                }
-            }
-        }
+        })
+        .await;
     }
 
     async fn turn(&self) -> Result<(), KubeletError> {

@@ -22,6 +22,7 @@ pub use plan::Limits;
 
 use crate::config::Config;
 use crate::error::KubeletError;
+use crate::periodic::every;
 use crate::runtime::{Runtime, labels};
 use plan::{Step, plan};
 
@@ -30,19 +31,12 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// Keeps logs short until told to stop.
 pub async fn run(config: Arc<Config>, runtime: Runtime, stop: CancellationToken) {
-    let mut ticks = tokio::time::interval(PERIOD);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = ticks.tick() => {}
+    every(PERIOD, &stop, || async {
+        if let Err(error) = turn(&config, &runtime).await {
+            tracing::warn!(plane = "kubelet", error = error.chain(), "logs not looked at");
         }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            turn = turn(&config, &runtime) => if let Err(error) = turn {
-                tracing::warn!(plane = "kubelet", error = error.chain(), "logs not looked at");
-            }
-        }
-    }
+    })
+    .await;
 }
 
 async fn turn(config: &Config, runtime: &Runtime) -> Result<(), KubeletError> {
