@@ -9,10 +9,11 @@ use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use trine_typed::kube::{self, Api, ResourceExt};
+use trine_typed::pods::is_user;
 
 use crate::bind::api_error;
 use crate::cycle::{Scheduler, SchedulerError};
-use crate::devices::claims::{is_user, names, shown_claim};
+use crate::devices::claims::{names, shown_claim};
 use crate::devices::extended::{is_unwritten, written_for};
 use crate::devices::inventory::allocation_of;
 use crate::devices::{AllocationResult, ResourceClaim};

@@ -1,6 +1,7 @@
 //! What many parts ask of a Pod.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::mirror::controller_of;
@@ -33,10 +34,17 @@ pub fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
     named.or_else(|| volume.ephemeral.as_ref().map(|_| format!("{pod_name}-{}", volume.name)))
 }
 
-/// Whether the claim was made for this very Pod; another of the same name must not get its data.
+/// Whether a claim, of a volume or of devices, was made for this very Pod; another of the same name must not get what is its.
 #[must_use]
-pub fn is_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
-    controller_of(&claim.metadata).is_some_and(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
+pub fn is_made_for(claim: &ObjectMeta, pod: &Pod) -> bool {
+    controller_of(claim).is_some_and(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
+}
+
+/// Whether a claim of devices counts the Pod among its users.
+#[must_use]
+pub fn is_user(pod: &Pod, claim: &ResourceClaim) -> bool {
+    let mut users = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
+    users.any(|user| Some(&user.uid) == pod.metadata.uid.as_ref())
 }
 
 /// Upstream's words for a claim that has the name of one of the Pod's and was not made for it.
@@ -75,7 +83,7 @@ mod tests {
         let claim: PersistentVolumeClaim = serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "p-b",
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": true}]}}))
         .unwrap();
-        assert!(is_made_for(&claim, &pod("1")) && !is_made_for(&claim, &pod("2")));
+        assert!(is_made_for(&claim.metadata, &pod("1")) && !is_made_for(&claim.metadata, &pod("2")));
         assert_eq!(
             not_made_for(&claim, &pod("2")),
             "PVC ns/p-b was not created for pod ns/p (pod is not owner)"

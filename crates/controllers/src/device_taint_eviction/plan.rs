@@ -9,8 +9,8 @@ use trine_typed::k8s_openapi::api::resource::v1::{
     DeviceRequestAllocationResult, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice,
 };
 use trine_typed::k8s_openapi::jiff::{SignedDuration, Timestamp};
-use trine_typed::mirror::controller_of;
 use trine_typed::placement::covers_device;
+use trine_typed::pods::{is_made_for, is_user};
 
 /// The effect that drives Pods off.
 pub const DRIVES_OFF: &str = "NoExecute";
@@ -45,7 +45,7 @@ impl Known<'_> {
     pub fn of_pod(&self, pod: &Pod, claim: impl Fn(&str) -> Option<Arc<ResourceClaim>>) -> Option<Eviction> {
         pod.spec.as_ref()?.node_name.as_ref().filter(|node| !node.is_empty())?;
         let claims = names(pod).into_iter().filter_map(|(name, own)| {
-            claim(&name).filter(|claim| (!own || is_its(claim, pod)) && uses(pod, claim))
+            claim(&name).filter(|claim| (!own || is_made_for(&claim.metadata, pod)) && is_user(pod, claim))
         });
         claims.filter_map(|claim| self.of_claim(&claim)).reduce(Eviction::and)
     }
@@ -102,15 +102,6 @@ fn names(pod: &Pod) -> Vec<(String, bool)> {
     named.chain(made).chain(extended).collect()
 }
 
-fn is_its(claim: &ResourceClaim, pod: &Pod) -> bool {
-    controller_of(&claim.metadata).is_some_and(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
-}
-
-fn uses(pod: &Pod, claim: &ResourceClaim) -> bool {
-    let mut users = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
-    users.any(|user| Some(&user.uid) == pod.metadata.uid.as_ref())
-}
-
 /// What a claim has.
 pub fn results(claim: &ResourceClaim) -> impl Iterator<Item = &DeviceRequestAllocationResult> {
     let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
@@ -154,7 +145,7 @@ fn selects(rule: &DeviceTaintRule, [driver, pool, device]: [&String; 3]) -> bool
 fn until(device: &DeviceRequestAllocationResult, taint: &DeviceTaint) -> Option<Timestamp> {
     let since = taint.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let tolerations = device.tolerations.iter().flatten();
-    // Only what speaks of this effect counts, or of all.
+    // Only what names this effect counts, as upstream: what tolerates all effects does not.
     let mut shortest: Option<i64> = None;
     for toleration in tolerations.filter(|toleration| covers_device(toleration, taint)) {
         if toleration.effect.as_deref() != Some(DRIVES_OFF) {

@@ -27,7 +27,7 @@ pub fn plan(pod: &Pod, claim: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>
         let Some(wanted) = wanted(pod, volume) else { continue };
         match claim(&wanted.name_any()) {
             None => plan.make.push((volume.name.clone(), wanted)),
-            Some(there) if is_made_for(&there, pod) => {}
+            Some(there) if is_made_for(&there.metadata, pod) => {}
             Some(there) => {
                 plan.failed = Some((volume.name.clone(), not_made_for(&there, pod)));
                 break;

@@ -9,7 +9,7 @@ use trine_typed::k8s_openapi::api::resource::v1::{
 };
 use trine_typed::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use trine_typed::mirror::controller_of;
-use trine_typed::pods::is_finished;
+use trine_typed::pods::{is_finished, is_made_for};
 
 /// Which of a Pod's claims a claim was made for.
 pub const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
@@ -106,9 +106,10 @@ pub fn name_of<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Option<&'a str>
 
 /// Whether a claim was made for one of this very Pod's.
 fn is_for(claim: &ResourceClaim, pod: &Pod, name: &str) -> bool {
-    let owned = controller_of(&claim.metadata).is_some_and(|o| Some(&o.uid) == pod.metadata.uid.as_ref());
     let of = claim.metadata.annotations.as_ref().and_then(|annotations| annotations.get(POD_CLAIM));
-    owned && claim.metadata.deletion_timestamp.is_none() && of.is_some_and(|of| of == name)
+    is_made_for(&claim.metadata, pod)
+        && claim.metadata.deletion_timestamp.is_none()
+        && of.is_some_and(|of| of == name)
 }
 
 fn made_of(template: &ResourceClaimTemplate, pod: &Pod, claim: &PodResourceClaim) -> ResourceClaim {

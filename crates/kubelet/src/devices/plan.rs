@@ -6,7 +6,7 @@ use trine_typed::k8s_openapi::api::core::v1::{
     Container, Pod, PodExtendedResourceClaimStatus, PodResourceClaim,
 };
 use trine_typed::k8s_openapi::api::resource::v1::ResourceClaim;
-use trine_typed::mirror::controller_of;
+use trine_typed::pods::{is_made_for, is_user};
 
 use super::record::{Claim, Record};
 
@@ -84,13 +84,13 @@ pub fn note(pod: &Pod, wanted: &Wanted, claim: &ResourceClaim, record: &mut Reco
     let (uid, pod_uid) =
         (claim.metadata.uid.clone().unwrap_or_default(), pod.metadata.uid.clone().unwrap_or_default());
     let namespace = claim.metadata.namespace.clone().unwrap_or_default();
-    if wanted.own && controller_of(&claim.metadata).is_none_or(|owner| owner.uid != pod_uid) {
+    if wanted.own && !is_made_for(&claim.metadata, pod) {
         return Err(format!(
             "ResourceClaim {namespace}/{name} was not created for the pod (Pod is not owner)"
         ));
     }
     let status = claim.status.clone().unwrap_or_default();
-    if !status.reserved_for.iter().flatten().any(|user| user.uid == pod_uid) {
+    if !is_user(pod, claim) {
         return Err(format!("claim {namespace}/{name} is not reserved for the pod"));
     }
     let Some(allocation) = status.allocation else {

@@ -44,7 +44,7 @@ pub async fn resolve(client: &Client, pod: &Pod, volume: &Volume) -> Result<Reso
     if claim.metadata.deletion_timestamp.is_some() {
         return Err(not_yet("PVC is being deleted"));
     }
-    if volume.ephemeral.is_some() && !is_made_for(&claim, pod) {
+    if volume.ephemeral.is_some() && !is_made_for(&claim.metadata, pod) {
         return Err(KubeletError::Invalid(not_made_for(&claim, pod)));
     }
     let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");

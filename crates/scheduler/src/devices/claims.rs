@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trine_typed::k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
-use trine_typed::mirror::controller_of;
+use trine_typed::pods::is_made_for;
 
 use super::ResourceClaim;
 use super::inventory::Inventory;
@@ -59,10 +59,7 @@ pub fn of<'a>(pod: &Pod, inventory: &'a Inventory) -> Result<Vec<&'a Arc<Resourc
         if claim.metadata.deletion_timestamp.is_some() {
             return Err(missing(format!("resourceclaim \"{name}\" is being deleted")));
         }
-        let owner = controller_of(&claim.metadata);
-        if wanted.resource_claim_name.is_none()
-            && owner.is_none_or(|owner| Some(&owner.uid) != pod.metadata.uid.as_ref())
-        {
+        if wanted.resource_claim_name.is_none() && !is_made_for(&claim.metadata, pod) {
             return Err(missing(format!(
                 "ResourceClaim {namespace}/{name} was not created for Pod {} (Pod is not owner)",
                 shown(pod)
@@ -71,13 +68,6 @@ pub fn of<'a>(pod: &Pod, inventory: &'a Inventory) -> Result<Vec<&'a Arc<Resourc
         claims.push(claim);
     }
     Ok(claims)
-}
-
-/// Whether a claim counts a Pod among its users.
-#[must_use]
-pub fn is_user(pod: &Pod, claim: &ResourceClaim) -> bool {
-    let users = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
-    users.into_iter().any(|user| Some(&user.uid) == pod.metadata.uid.as_ref())
 }
 
 fn shown(pod: &Pod) -> String {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use trine_typed::k8s_openapi::api::core::v1::{ContainerExtendedResourceRequest, Node, Pod};
 use trine_typed::placement;
+use trine_typed::pods::is_user;
 
 use crate::devices::allocator::{Allocator, Problem};
-use crate::devices::claims::{self, is_user, shown_claim};
+use crate::devices::claims::{self, shown_claim};
 use crate::devices::extended::{Extended, Variant};
 use crate::devices::inventory::{Inventory, allocation_of, asked};
 use crate::devices::{AllocationResult, ResourceClaim};

@@ -70,7 +70,7 @@ pub fn pre_filter(pod: &PodInfo, snapshot: &Snapshot) -> Result<PodVolumes, Reje
             };
             return Err(Rejection::lasting(why));
         };
-        if ephemeral && !is_made_for(claim, &pod.pod) {
+        if ephemeral && !is_made_for(&claim.metadata, &pod.pod) {
             return Err(Rejection::lasting(not_made_for(claim, &pod.pod)));
         }
         if claim.metadata.deletion_timestamp.is_some() {
