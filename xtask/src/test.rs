@@ -25,7 +25,9 @@ pub fn run(filter: &[&str]) -> anyhow::Result<()> {
     step("build", || cargo(&root, &["build", "--workspace", "--all-targets", "--quiet"]))?;
     let skipped = skips::Collector::start()?;
     let program = root.join("target/debug/trine");
-    let mut words = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--", "--test-threads=2"];
+    // All that fails is to be seen in one run.
+    let kinds = ["--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"];
+    let mut words = [&["test"], &kinds[..], &["--", "--test-threads=2"]].concat();
     words.extend(filter);
     let result = step("tests", || {
         let mut command = cargo_command(&root);
