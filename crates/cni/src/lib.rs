@@ -1,7 +1,7 @@
 //! Is it on the network? Both sides of the CNI contract, versions 0.1.0 to 1.1.0: a runtime that drives anybody's
 //! plugins, and plugins that anybody's runtime can drive.
 //!
-//! - [`Runtime`] attaches sandboxes by the first valid network of a configuration folder: [`Runtime::add`],
+//! - [`Runtime`] attaches sandboxes by the first valid network of a configuration folder, or another ([`Which`]): [`Runtime::add`],
 //!   [`Runtime::del`], [`Runtime::check`], [`Runtime::status`], [`Runtime::gc`]
 //! - [`plugin_main`] serves one built-in plugin in the executed form
 //! - [`call_built_in`] calls one in this process
@@ -18,5 +18,5 @@ pub mod spec;
 
 pub use invoke::call_built_in;
 pub use plugins::{DefaultNetwork, built_in, default_network, plugin_main};
-pub use runtime::{Attached, Attachment, BrokenFile, NetworkStatus, Runtime, RuntimeOptions};
+pub use runtime::{Attached, Attachment, BrokenFile, NetworkStatus, Runtime, RuntimeOptions, Which};
 pub use spec::{AttachmentId, CniError, Code};

@@ -6,9 +6,11 @@
 //! - [`registration`] kubelet -> plugin: `pluginregistration`
 //! - [`deadline`] what a call that takes too long is answered
 //! - [`dra`] kubelet -> driver of devices, `dra.v1`; [`dra_v1beta1`] the same under its older name
+//! - [`networks`] what a Pod is attached to beside its default network: kubelet -> runtime
 //! - [`socket`] unix-socket servers and clients for all three
 
 pub mod deadline;
+pub mod networks;
 pub mod socket;
 
 /// The Container Runtime Interface, `runtime.v1`.

@@ -15,7 +15,7 @@ use crate::container::{Container, State};
 use crate::error::chain;
 use crate::keeper::{Client, ContainerState, Phase, Reply, Request, spawn};
 use crate::runtime::{Intent, Runtime, lost};
-use crate::sandbox::network::LINK;
+use crate::sandbox::network::links;
 use crate::sandbox::{Sandbox, SandboxState};
 
 mod plan;
@@ -275,8 +275,12 @@ impl Runtime {
         let valid: Vec<AttachmentId> = self
             .sandboxes()
             .values()
-            .filter(|sandbox| sandbox.record().attached)
-            .map(|sandbox| AttachmentId { container_id: sandbox.id.clone(), ifname: LINK.to_owned() })
+            .map(|sandbox| sandbox.record())
+            .filter(|record| record.attached)
+            .flat_map(|record| {
+                let id = |ifname| AttachmentId { container_id: record.id.clone(), ifname };
+                links(&record.config).into_iter().map(id).collect::<Vec<_>>()
+            })
             .collect();
         if let Err(error) = self.inner.network.gc(&valid).await {
             tracing::debug!(error = chain(&error), "the network could not be swept");

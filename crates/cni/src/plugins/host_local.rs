@@ -1,5 +1,6 @@
 //! `host-local`: addresses from ranges, kept on this machine. Keys and store are the reference's.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -76,13 +77,16 @@ impl Pool {
             return Err(invalid("no IP ranges specified".to_owned()));
         }
         let asked = request.arg("IP").into_iter().chain(args.cni.ips).chain(runtime_config.ips);
-        let requested = asked
+        let mut requested = asked
             .flat_map(|list| list.split(',').map(str::to_owned).collect::<Vec<_>>())
             .map(|text| {
                 let addr = text.parse().or_else(|_| text.parse::<Cidr>().map(|cidr| cidr.addr));
                 addr.map_err(|_| invalid(format!("requested IP {text:?} is none")))
             })
             .collect::<Result<Vec<IpAddr>, _>>()?;
+        // Who asks in several ways asks for one address.
+        let mut seen = BTreeSet::new();
+        requested.retain(|addr| seen.insert(*addr));
         let none = ipam.data_dir.as_os_str().is_empty();
         Ok(Self {
             sets: RangeSet::all(&all).map_err(invalid)?,

@@ -99,7 +99,8 @@ pub fn open_if_there(request: &Request) -> Result<Option<(Netns, Route)>, CniErr
 pub fn configure(device: u32, given: &CniResult, routes: &[RouteConfig]) -> Vec<Change> {
     let mut changes = vec![LinkChange { up: Some(true), ..LinkChange::default() }.request(device)];
     changes.extend(given.ips.iter().map(|ip| Change::add_address(device, ip.address)));
-    changes.extend(routes.iter().map(|route| inner_route(route, given, device).add()));
+    // As the reference: another link's route to the same stays, behind this one.
+    changes.extend(routes.iter().map(|route| inner_route(route, given, device).prepend()));
     changes
 }
 

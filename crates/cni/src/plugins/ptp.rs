@@ -154,7 +154,7 @@ fn inner(given: &CniResult, device: u32) -> Result<Vec<Change>, CniError> {
         // Of two addresses with one gateway, the first one's routes stay.
         changes.extend([near.replace(), subnet.replace()]);
     }
-    changes.extend(given.routes.iter().map(|route| inside::inner_route(route, given, device).add()));
+    changes.extend(given.routes.iter().map(|route| inside::inner_route(route, given, device).prepend()));
     Ok(changes)
 }
 

@@ -65,6 +65,19 @@ impl ConfDir {
         &self.dir
     }
 
+    /// The network `name`, wherever it sorts: of a list first, then of a file with a single plugin.
+    ///
+    /// # Errors
+    /// [`Code::TryAgainLater`] if no valid file has it.
+    pub fn named(&self, name: &str) -> Result<NetworkList, CniError> {
+        let files = stamp(&self.dir, &["conflist"]).into_iter().chain(stamp(&self.dir, &["conf", "json"]));
+        let mut networks = files.filter_map(|(file, _, _)| read(&self.dir, &file).ok());
+        networks.find(|network| network.name == name).ok_or_else(|| {
+            let msg = format!("no network available in the name {name} in {}", self.dir.display());
+            CniError::new(Code::TryAgainLater, msg)
+        })
+    }
+
     /// What the folder holds now. Files are read only if one changed.
     pub fn load(&self) -> Arc<Loaded> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,6 +210,22 @@ mod tests {
         let error = conf.load().need_network(conf.path()).unwrap_err();
         assert_eq!(error.code, Code::TryAgainLater);
         assert!(error.to_string().contains("10-a.conflist: the configuration is not JSON"), "{error}");
+    }
+
+    #[test]
+    fn a_network_is_found_by_its_name_lists_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let conf = conf(&dir);
+        write(&conf, "10-x.conflist", "{broken");
+        write(&conf, "20-b.conf", r#"{"name":"b","type":"single"}"#);
+        write(&conf, "30-a.conflist", &list("a"));
+        write(&conf, "40-b.conflist", &list("b"));
+        assert_eq!(conf.named("a").unwrap().plugins[0].kind, "a");
+        assert_eq!(conf.named("b").unwrap().plugins[0].kind, "a");
+        std::fs::remove_file(conf.dir.join("40-b.conflist")).unwrap();
+        assert_eq!(conf.named("b").unwrap().plugins[0].kind, "single");
+        let error = conf.named("c").unwrap_err();
+        assert!(error.to_string().contains("no network available in the name c"), "{error}");
     }
 
     #[test]

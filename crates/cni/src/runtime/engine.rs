@@ -11,6 +11,7 @@ use trine_kernel::testing::failpoint;
 use super::cache::{Cache, Entry};
 use super::chain::Chain;
 use super::conf_dir::{BrokenFile, ConfDir};
+use super::{gateways, wishes};
 use crate::invoke;
 use crate::plugins;
 use crate::spec::{AttachmentId, CniError, CniResult, Code, Command, Env, NetworkList, Version};
@@ -30,6 +31,18 @@ pub struct RuntimeOptions {
     pub instance: String,
 }
 
+/// The network that an attachment is to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Which {
+    /// That of the node: the first valid one of the folder.
+    #[default]
+    OfTheNode,
+    /// The one of this name in the folder.
+    Named(String),
+    /// This configuration, a list or a single plugin.
+    Given(Value),
+}
+
 /// What is to be attached to the network.
 #[derive(Debug, Clone, Default)]
 pub struct Attachment {
@@ -43,6 +56,14 @@ pub struct Attachment {
     pub args: Vec<(String, String)>,
     /// The capabilities on offer (`portMappings` and so on); each plugin gets those that it asks for.
     pub capabilities: Map<String, Value>,
+    /// The network.
+    pub which: Which,
+    /// Further capabilities, which have to come true.
+    pub wishes: Map<String, Value>,
+    /// Further arguments of every plugin (`args.cni`).
+    pub cni_args: Map<String, Value>,
+    /// The gateways of default routes by this link, in place of what its plugins make; none leave that as it is.
+    pub gateways: Option<Vec<IpAddr>>,
 }
 
 impl Attachment {
@@ -50,6 +71,11 @@ impl Attachment {
     #[must_use]
     pub fn id(&self) -> AttachmentId {
         AttachmentId { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
+    }
+
+    /// All capabilities on offer.
+    fn offered(&self) -> Map<String, Value> {
+        self.capabilities.clone().into_iter().chain(self.wishes.clone()).collect()
     }
 
     /// The value of a pair of its arguments.
@@ -134,13 +160,37 @@ impl Engine {
         self.conf.load().need_network(self.conf.path())
     }
 
+    /// The network of an attachment.
+    ///
+    /// # Errors
+    /// [`Code::TryAgainLater`] if there is none; what is wrong with its configuration.
+    fn network_of(&self, attachment: &Attachment) -> Result<Arc<NetworkList>, CniError> {
+        let mut network = match &attachment.which {
+            Which::OfTheNode if attachment.cni_args.is_empty() => return self.network(),
+            Which::OfTheNode => (*self.network()?).clone(),
+            Which::Named(name) => self.conf.named(name)?,
+            Which::Given(config) => {
+                let mut network = NetworkList::parse(config.to_string().as_bytes())?;
+                network.keep_addresses_in(&self.defaults["dataDir"]);
+                network
+            }
+        };
+        if network.plugins.is_empty() {
+            let msg = format!("the network {} has no plugins", network.name);
+            return Err(CniError::new(Code::InvalidConfig, msg));
+        }
+        network.give_args(&attachment.cni_args);
+        Ok(Arc::new(network))
+    }
+
     /// Attaches.
     ///
     /// # Errors
     /// The plugin's; DEL has then been called for what was made.
     pub fn add(&self, attachment: &Attachment) -> Result<Attached, CniError> {
         let id = attachment.id();
-        let network = self.network()?;
+        let network = self.network_of(attachment)?;
+        wishes::taken(&attachment.wishes, &network)?;
         match self.cache.find(Some(&network.name), &id) {
             Some(entry) if entry.result.is_some() => {
                 return Err(CniError::new(
@@ -155,18 +205,21 @@ impl Engine {
             None => {}
         }
         loopback_up(attachment)?;
-        let mut entry =
-            Entry::intent(&id, &attachment.netns, &network, &attachment.args, &attachment.capabilities);
+        let offered = attachment.offered();
+        let mut entry = Entry::intent(&id, &attachment.netns, &network, &attachment.args, &offered);
         self.cache.put(&entry)?;
         failpoint("ADD: intent");
         let chain = Chain {
             id: Some(&id),
             netns: Some(&attachment.netns),
             args: &attachment.args,
-            capabilities: Some(&attachment.capabilities),
+            capabilities: Some(&offered),
             ..self.chain(&network)
         };
         let attached = chain.add().and_then(|result| {
+            // Whatever comes now, DEL is given what the plugins made.
+            entry.result = Some(result.clone());
+            let result = complete(attachment, &network, result)?;
             entry.result = Some(result.clone());
             failpoint("ADD: attached");
             self.cache.put(&entry)?;
@@ -189,16 +242,15 @@ impl Engine {
     /// All errors of all plugins; the cache entry stays then, so that it can be tried again.
     pub fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
         let id = attachment.id();
-        let loaded = self.conf.load();
-        let likely = loaded.network.as_ref().map(|network| network.name.as_str());
+        let network = self.network_of(attachment).ok();
+        let likely = network.as_ref().map(|network| network.name.as_str());
         if let Some(entry) = self.cache.find(likely, &id) {
             return self.detach(&entry);
         }
-        // No record: made by another runtime, or lost. The network of now is the best guess; without one there is
-        // nothing that could be asked.
-        let Some(network) = loaded.network.as_ref() else { return Ok(()) };
-        let entry =
-            Entry::intent(&id, &attachment.netns, network, &attachment.args, &attachment.capabilities);
+        // No record: made by another runtime, or lost, or never begun. The network of now is the best guess; without one
+        // there is nothing that could be asked.
+        let Some(network) = network else { return Ok(()) };
+        let entry = Entry::intent(&id, &attachment.netns, &network, &attachment.args, &attachment.offered());
         self.detach(&entry)
     }
 
@@ -267,6 +319,19 @@ impl Engine {
             broken: loaded.broken.clone(),
         })
     }
+}
+
+/// What the plugins do not do: that wishes came true, and the default routes that are wanted.
+fn complete(attachment: &Attachment, network: &NetworkList, result: Value) -> Result<Value, CniError> {
+    if attachment.wishes.is_empty() && attachment.gateways.is_none() {
+        return Ok(result);
+    }
+    let mut read = CniResult::from_json(&result).map_err(|e| e.in_network("ADD", &network.name))?;
+    wishes::fulfilled(&attachment.wishes, &attachment.ifname, network, &read)?;
+    let Some(gateways) = &attachment.gateways else { return Ok(result) };
+    gateways::set(&attachment.netns, &attachment.ifname, gateways, &mut read)
+        .map_err(|e| e.in_network("ADD", &network.name))?;
+    Ok(read.to_json(network.version))
 }
 
 fn join(first: &str, second: &str) -> String {

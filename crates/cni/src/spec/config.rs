@@ -188,6 +188,41 @@ impl NetworkList {
         })
     }
 
+    /// True if a plugin has the capability `key`.
+    #[must_use]
+    pub fn takes(&self, key: &str) -> bool {
+        self.plugins.iter().any(|plugin| plugin.capabilities.contains(key))
+    }
+
+    /// Gives further arguments (`args.cni`) to every plugin; they count more than those that it has.
+    pub fn give_args(&mut self, more: &Map<String, Value>) {
+        if more.is_empty() {
+            return;
+        }
+        for plugin in &mut self.plugins {
+            let args = plugin.raw.entry("args").or_insert_with(|| json!({}));
+            if !args.is_object() {
+                *args = json!({});
+            }
+            match args.get_mut("cni").and_then(Value::as_object_mut) {
+                Some(cni) => cni.extend(more.clone()),
+                None => args["cni"] = Value::Object(more.clone()),
+            }
+        }
+    }
+
+    /// Has `host-local` keep its addresses in the folder `dir`, unless the configuration says where: nodes on one machine
+    /// do not share them.
+    pub fn keep_addresses_in(&mut self, dir: &Value) {
+        for plugin in &mut self.plugins {
+            if let Some(ipam) = plugin.raw.get_mut("ipam").and_then(Value::as_object_mut)
+                && ipam.get("type").is_some_and(|kind| kind == "host-local")
+            {
+                ipam.entry("dataDir").or_insert_with(|| dir.clone());
+            }
+        }
+    }
+
     /// Appends the plugins of further files.
     pub fn append(&mut self, plugins: Vec<PluginConfig>) {
         self.plugins.extend(plugins);
@@ -267,6 +302,28 @@ mod tests {
             let text = format!(r#"{{"name":"n","disableCheck":{value},"plugins":[{{"type":"a"}}]}}"#);
             assert_eq!(NetworkList::parse(text.as_bytes()).unwrap().disable_check, expected, "{value}");
         }
+    }
+
+    #[test]
+    fn further_arguments_reach_every_plugin_and_count_more() {
+        let text = r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"a"},
+            {"type":"b","args":{"cni":{"k":"old","stays":1},"other":2}}]}"#;
+        let mut list = NetworkList::parse(text.as_bytes()).unwrap();
+        list.give_args(json!({"k": "new"}).as_object().unwrap());
+        assert_eq!(list.plugins[0].get("args"), Some(&json!({"cni": {"k": "new"}})));
+        assert_eq!(list.plugins[1].get("args"), Some(&json!({"cni": {"k": "new", "stays": 1}, "other": 2})));
+        assert_eq!(list.to_json()["plugins"][0]["args"]["cni"]["k"], "new", "and are kept for DEL");
+    }
+
+    #[test]
+    fn addresses_are_kept_where_the_configuration_says_or_else_with_the_node() {
+        let text = r#"{"name":"n","plugins":[{"type":"a","ipam":{"type":"host-local"}},
+            {"type":"b","ipam":{"type":"host-local","dataDir":"/own"}},{"type":"c","ipam":{"type":"dhcp"}},{"type":"d"}]}"#;
+        let mut list = NetworkList::parse(text.as_bytes()).unwrap();
+        list.keep_addresses_in(&json!("/node"));
+        let dirs: Vec<_> =
+            list.plugins.iter().map(|p| p.get("ipam").and_then(|i| i.get("dataDir"))).collect();
+        assert_eq!(dirs, [Some(&json!("/node")), Some(&json!("/own")), None, None]);
     }
 
     #[test]

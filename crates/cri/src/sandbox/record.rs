@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use trine_contracts::cri::{
     IdMapping, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
 };
+use trine_contracts::networks::Attached;
 use trine_kernel::container::{Owners, oci};
 
 use crate::container::record::{of_its_folder, write_json};
@@ -48,6 +49,9 @@ pub struct SandboxRecord {
     pub attached: bool,
     /// Its addresses, the first one first.
     pub ips: Vec<String>,
+    /// How it is attached to each network, if there are others than the default one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Attached>,
     /// Where its cgroups are.
     pub cgroup: PathBuf,
     /// True if that group is ours to remove.

@@ -6,20 +6,22 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use trine_contracts::cri::PodSandboxConfig;
+use trine_contracts::networks::Attached;
+use trine_contracts::networks::attachments::DEFAULT_LINK;
 use trine_kernel::container::Owners;
 use trine_kernel::mountpoint::mount_device;
 use trine_kernel::netns::Netns;
 use trine_kernel::testing::failpoint;
 
 use super::files;
-use super::network::attachment;
+use super::network;
 use super::record::{Sandbox, SandboxRecord, SandboxState, owners, sharing};
 use crate::error::{CriError, chain};
 use crate::keeper::spawn::{Settings, Users, spawn};
 use crate::runtime::{Intent, Runtime, new_id, now};
 
 const CALL: &str = "RunPodSandbox";
-/// How long attaching to the network may take.
+/// How long attaching to a network may take.
 const NETWORK_DEADLINE: Duration = Duration::from_secs(90);
 
 impl Runtime {
@@ -42,6 +44,7 @@ impl Runtime {
             return Err(CriError::invalid(CALL, format!("there is no runtime handler {handler:?}")));
         }
         owners(&config).map_err(|why| CriError::invalid(CALL, why))?;
+        network::check(&config).map_err(|why| CriError::invalid(CALL, why))?;
         let pod = format!("{}/{}", metadata.namespace, metadata.name);
         let span = tracing::info_span!(
             target: "trine::step", "RunPodSandbox", plane = "cri", pod = pod.as_str(), pod_uid = metadata.uid.as_str(),
@@ -106,6 +109,7 @@ impl Runtime {
             netns,
             attached: false,
             ips: Vec::new(),
+            networks: Vec::new(),
             cgroup,
             own_cgroup,
         };
@@ -153,19 +157,20 @@ impl Runtime {
                 .map(|l| l.sysctls.clone().into_iter().collect())
                 .unwrap_or_default(),
         };
-        let ips = if settings.users.is_some() {
+        let (ips, networks) = if settings.users.is_some() {
             self.start_keeper(sandbox, &settings).await?;
             self.attach(sandbox, config).await?
         } else {
-            let (kept, ips) =
+            let (kept, attached) =
                 tokio::join!(self.start_keeper(sandbox, &settings), self.attach(sandbox, config));
             kept?;
-            ips?
+            attached?
         };
         failpoint("RunPodSandbox: attached");
         sandbox
             .update(|record| {
                 record.ips = ips;
+                record.networks = networks;
                 record.state = SandboxState::Ready;
             })
             .map_err(written)?;
@@ -190,22 +195,35 @@ impl Runtime {
         result
     }
 
-    async fn attach(&self, sandbox: &Sandbox, config: &PodSandboxConfig) -> Result<Vec<String>, CriError> {
-        let Some(netns) = sandbox.record().netns else { return Ok(Vec::new()) };
-        let attachment = attachment(&sandbox.id, &netns, config);
-        let attached = tokio::time::timeout(NETWORK_DEADLINE, self.inner.network.add(&attachment)).await;
-        let attached = attached
-            .map_err(|_| CriError::Timeout {
-                call: "ADD",
-                object: sandbox.id.clone(),
-                after: NETWORK_DEADLINE,
-            })?
-            .map_err(|source| CriError::Network {
-                call: CALL,
-                object: sandbox.id.clone(),
-                source: Box::new(source),
-            })?;
-        Ok(attached.ips.iter().map(|(ip, _)| ip.to_string()).collect())
+    /// Attaches it to its networks, one after the other, the default one first: its addresses there, and, if there are others,
+    /// how it is attached to each.
+    async fn attach(
+        &self,
+        sandbox: &Sandbox,
+        config: &PodSandboxConfig,
+    ) -> Result<(Vec<String>, Vec<Attached>), CriError> {
+        let Some(netns) = sandbox.record().netns else { return Ok((Vec::new(), Vec::new())) };
+        let failed =
+            |source| CriError::Network { call: CALL, object: sandbox.id.clone(), source: Box::new(source) };
+        let (mut ips, mut networks) = (Vec::new(), Vec::new());
+        for (name, attachment) in network::attachments(&sandbox.id, &netns, config) {
+            let attached = tokio::time::timeout(NETWORK_DEADLINE, self.inner.network.add(&attachment)).await;
+            let attached = attached
+                .map_err(|_| CriError::Timeout {
+                    call: "ADD",
+                    object: sandbox.id.clone(),
+                    after: NETWORK_DEADLINE,
+                })?
+                .map_err(failed)?;
+            failpoint("RunPodSandbox: network");
+            if network::has_others(config) {
+                networks.push(network::answer(&name, &attachment, &attached).map_err(failed)?);
+            }
+            if attachment.ifname == DEFAULT_LINK {
+                ips = attached.ips.iter().map(|(ip, _)| ip.to_string()).collect();
+            }
+        }
+        Ok((ips, networks))
     }
 }
 

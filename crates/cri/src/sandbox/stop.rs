@@ -12,7 +12,7 @@ use trine_kernel::netns;
 use trine_kernel::proc::{SIGKILL, signal_pidfd};
 use trine_kernel::testing::failpoint;
 
-use super::network::attachment;
+use super::network::attachments;
 use super::record::{Sandbox, SandboxState};
 use crate::container::State;
 use crate::error::{CriError, chain};
@@ -22,7 +22,7 @@ use crate::runtime::{Runtime, lost};
 const CALL: &str = "StopPodSandbox";
 /// How long the end of all processes may take.
 const KILL_DEADLINE: Duration = Duration::from_secs(20);
-/// How long detaching from the network may take.
+/// How long detaching from a network may take.
 const NETWORK_DEADLINE: Duration = Duration::from_secs(60);
 /// Between two looks whether a keeper has gone.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -76,11 +76,9 @@ impl Runtime {
         let mut failed = Vec::new();
         let record = sandbox.record();
         if record.attached {
-            match self.detach(sandbox).await {
-                Ok(()) => {
-                    let _ = sandbox.update(|record| record.attached = false);
-                }
-                Err(error) => failed.push(chain(&error)),
+            failed = self.detach(sandbox).await;
+            if failed.is_empty() {
+                let _ = sandbox.update(|record| record.attached = false);
             }
             failpoint("StopPodSandbox: detached");
         }
@@ -102,22 +100,25 @@ impl Runtime {
         failed
     }
 
-    async fn detach(&self, sandbox: &Sandbox) -> Result<(), CriError> {
+    /// Detaches it from its networks, the last one first. One that fails keeps no other from it.
+    async fn detach(&self, sandbox: &Sandbox) -> Vec<String> {
         let record = sandbox.record();
-        let Some(netns) = &record.netns else { return Ok(()) };
-        let attachment = attachment(&sandbox.id, netns, &record.config);
-        tokio::time::timeout(NETWORK_DEADLINE, self.inner.network.del(&attachment))
-            .await
-            .map_err(|_| CriError::Timeout {
-                call: "DEL",
-                object: sandbox.id.clone(),
-                after: NETWORK_DEADLINE,
-            })?
-            .map_err(|source| CriError::Network {
-                call: CALL,
-                object: sandbox.id.clone(),
-                source: Box::new(source),
-            })
+        let Some(netns) = &record.netns else { return Vec::new() };
+        let mut failed = Vec::new();
+        for (_, attachment) in attachments(&sandbox.id, netns, &record.config).iter().rev() {
+            let detached = tokio::time::timeout(NETWORK_DEADLINE, self.inner.network.del(attachment)).await;
+            let object = || sandbox.id.clone();
+            let error = match detached {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => {
+                    Some(CriError::Network { call: CALL, object: object(), source: Box::new(error) })
+                }
+                Err(_) => Some(CriError::Timeout { call: "DEL", object: object(), after: NETWORK_DEADLINE }),
+            };
+            failed.extend(error.map(|error| chain(&error)));
+            failpoint("StopPodSandbox: network");
+        }
+        failed
     }
 
     /// Kills containers and keeper: by the keeper's own hand if it answers, by its pid and the cgroups if not.

@@ -7,6 +7,8 @@ use trine_contracts::cri::{
     PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest, PodSandboxStatusResponse,
 };
 
+use trine_contracts::networks::attachments::INFO;
+
 use super::Service;
 use crate::error::CriError;
 use crate::runtime::now;
@@ -25,6 +27,9 @@ impl Service {
                 "folder": sandbox.folder, "netns": record.netns, "cgroup": record.cgroup, "attached": record.attached,
             });
             info.insert("info".to_owned(), described.to_string());
+            if !record.networks.is_empty() {
+                info.insert(INFO.to_owned(), serde_json::json!(record.networks).to_string());
+            }
         }
         Ok(PodSandboxStatusResponse {
             status: Some(status(&sandbox)),

@@ -15,8 +15,8 @@ use super::sandboxes::matches;
 use crate::container::{Container, State};
 use crate::error::CriError;
 use crate::runtime::now;
-use crate::sandbox::network::LINK;
 use crate::sandbox::{Sandbox, SandboxState};
+use trine_contracts::networks::attachments::DEFAULT_LINK;
 
 impl Service {
     /// Reads what is used beside the calls: it takes a walk over what containers wrote.
@@ -127,7 +127,8 @@ fn network(netns: &Path) -> NetworkUsage {
         tx_bytes: number(interface.sent.bytes),
         tx_errors: number(interface.sent.errors),
     });
-    let (mut default, others): (Vec<_>, Vec<_>) = interfaces.partition(|interface| interface.name == LINK);
+    let (mut default, others): (Vec<_>, Vec<_>) =
+        interfaces.partition(|interface| interface.name == DEFAULT_LINK);
     NetworkUsage { timestamp: now(), default_interface: default.pop(), interfaces: others }
 }
 

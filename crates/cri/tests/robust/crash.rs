@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use trine_contracts::cri::*;
@@ -11,7 +12,7 @@ use trine_kernel::testing::deaths;
 use crate::apart::Apart;
 use crate::harness::{Node, inside, script};
 use crate::registry::Registry;
-use crate::scenario::{Call, Subject, attempt};
+use crate::scenario::{Call, ON_TWO_NETWORKS, Subject, attempt};
 use crate::world::{self, World};
 
 /// What runs beside all of it, and what ended before it: attempts of the same Pod.
@@ -156,6 +157,13 @@ impl Stage {
         }
     }
 
+    /// The call dies where it goes through more than once, at the last time: with the network beside the default one.
+    async fn die_at_last_times(&mut self, call: Call) {
+        for (name, times) in self.places_of(call).await.into_iter().filter(|(_, times)| *times > 1) {
+            self.die_at(call, &name, times).await;
+        }
+    }
+
     async fn end(mut self, prefixes: &[&str]) {
         let missed: Vec<_> = places_in_the_code()
             .into_iter()
@@ -245,6 +253,21 @@ async fn a_runtime_that_dies_in_a_call_about_pods_leaves_nothing_and_harms_nobod
     let Some(mut stage) = Stage::set(test, "10.81.0.0/24").await else { return };
     stage.die_everywhere(&[Call::RunPodSandbox, Call::StopPodSandbox, Call::RemovePodSandbox]).await;
     stage.end(&PODS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runtime_that_dies_at_a_network_beside_the_default_one_leaves_nothing_and_harms_nobody() {
+    let test =
+        "crash::a_runtime_that_dies_at_a_network_beside_the_default_one_leaves_nothing_and_harms_nobody";
+    if !inside(test) {
+        return;
+    }
+    ON_TWO_NETWORKS.store(true, Ordering::Relaxed);
+    let Some(mut stage) = Stage::set(test, "10.85.0.0/24").await else { return };
+    stage.die_at_last_times(Call::RunPodSandbox).await;
+    stage.die_at_last_times(Call::StopPodSandbox).await;
+    assert!(stage.places.contains("StopPodSandbox: network") && stage.deaths > 10, "{:?}", stage.places);
+    stage.end(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,11 @@
 //! Each call that changes something: what it needs, how it is made, what holds afterwards, and how its traces go.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
 use tonic::Status;
 use trine_contracts::cri::*;
+use trine_contracts::networks::attachments::ANNOTATION;
 
 use crate::harness::{Node, script};
 use crate::registry::Registry;
@@ -35,6 +39,9 @@ pub struct Subject {
     pub image: String,
 }
 
+/// Set by a test whose Pods have a network beside the default one. Each such test is a process of its own.
+pub static ON_TWO_NETWORKS: AtomicBool = AtomicBool::new(false);
+
 /// An attempt of the Pod, on the network of its own or on the host's.
 pub fn attempt(node: &Node, attempt: u32, own_network: bool) -> PodSandboxConfig {
     let mut config = node.pod("pod");
@@ -45,6 +52,15 @@ pub fn attempt(node: &Node, attempt: u32, own_network: bool) -> PodSandboxConfig
         config.linux = None;
         let port = |host_port| PortMapping { container_port: 80, host_port, ..Default::default() };
         config.port_mappings = vec![port(12_000 + i32::try_from(attempt).unwrap())];
+        if ON_TWO_NETWORKS.load(Ordering::Relaxed) {
+            let ipam = json!({"type": "host-local", "subnet": "10.79.0.0/24",
+                "dataDir": node.config.cni_state_dir.join("networks")});
+            let other =
+                json!({"cniVersion": "1.1.0", "name": "other", "plugins": [{"type": "ptp", "ipam": ipam}]});
+            let networks =
+                json!({"networks": [{"name": "default/other", "interface": "net1", "config": other}]});
+            config.annotations.insert(ANNOTATION.to_owned(), networks.to_string());
+        }
     }
     config
 }

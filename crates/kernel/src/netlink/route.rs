@@ -153,6 +153,13 @@ impl RouteEntry {
         Request::new("add route to", self.to_string(), NLM_F_CREATE | NLM_F_EXCL, message)
     }
 
+    /// The request that adds it, before others to the same destination that go another way; it fails if the same is there.
+    #[must_use]
+    pub fn prepend(&self) -> Request {
+        let message = RouteNetlinkMessage::NewRoute(self.message());
+        Request::new("add route to", self.to_string(), NLM_F_CREATE, message)
+    }
+
     /// The request that adds it or replaces the one to the same destination.
     #[must_use]
     pub fn replace(&self) -> Request {

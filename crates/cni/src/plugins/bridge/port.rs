@@ -184,7 +184,7 @@ impl<'a> Port<'a> {
         }
         let mut changes = vec![LinkChange { up: Some(true), ..LinkChange::default() }.request(device)];
         changes.extend(given.ips.iter().map(|ip| Change::add_address_with_detection(device, ip.address)));
-        changes.extend(given.routes.iter().map(|r| inside::inner_route(r, given, device).add()));
+        changes.extend(given.routes.iter().map(|r| inside::inner_route(r, given, device).prepend()));
         changes
     }
 
