@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::eviction::Thresholds;
 use crate::log_rotation::Limits;
+use crate::networks::PodNetworks;
 
 /// Pods per node (upstream: `maxPods`).
 pub const MAX_PODS: u32 = 110;
@@ -83,6 +84,8 @@ pub struct Config {
     pub eviction_hard: Thresholds,
     /// How much of containers' output is kept.
     pub logs: Limits,
+    /// Who looks after networks that Pods ask for beside their default one.
+    pub pod_networks: PodNetworks,
     /// Labels for the Node beside the well-known ones.
     pub node_labels: Vec<(String, String)>,
 }
@@ -109,6 +112,7 @@ impl Config {
             cgroup_parent: String::new(),
             eviction_hard: Thresholds::default(),
             logs: Limits::default(),
+            pod_networks: PodNetworks::default(),
             node_labels: Vec::new(),
         }
     }

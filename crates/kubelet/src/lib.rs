@@ -6,6 +6,7 @@
 //!
 //! - [`run`] starts everything and returns when told to stop; Pods live on
 //! - [`config`] what it is told, and upstream's numbers
+//! - [`networks`] what a Pod is attached to beside its default network
 //! - [`node`] the Node object, its status and its lease
 //! - [`admission`] whether the node takes a Pod
 //! - [`pod`] one worker per Pod: a pure plan and its executor
@@ -32,6 +33,7 @@ pub mod error;
 pub mod events;
 pub mod eviction;
 pub mod log_rotation;
+pub mod networks;
 pub mod node;
 mod periodic;
 pub mod plugins;

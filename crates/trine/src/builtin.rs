@@ -66,7 +66,7 @@ pub fn first_node_range(cluster: &str) -> anyhow::Result<Cidr> {
     Ok(Cidr { addr: cluster.addr, len: cluster.len.max(NODE_PREFIX) })
 }
 
-/// Creates the built-in StorageClass and CSIDriver, the kinds of snapshots and the class of the driver's, the account of node planes
+/// Creates the built-in StorageClass and CSIDriver, the kinds of snapshots and of further networks, the class of the driver's, the account of node planes
 /// and the Service of the name servers if they are missing, and publishes what nodes must know.
 ///
 /// # Errors
@@ -101,6 +101,7 @@ pub async fn apply_objects(client: &Client, settings: &Settings) -> anyhow::Resu
         class["kind"] = json!(kind);
         tokio::spawn(create_when_defined(client.clone(), format!("/apis/{version}/{plural}"), class));
     }
+    tokio::spawn(define_networks(client.clone()));
     let names = settings.cluster_dns.iter().map(|address| {
         let path = format!("/api/v1/namespaces/{}/services", trine_dns::announce::NAMESPACE);
         (path, trine_dns::announce::service(&address.to_string()))
@@ -133,6 +134,18 @@ async fn define(client: &Client, kind: Value) -> anyhow::Result<()> {
         .header("content-type", "application/apply-patch+yaml")
         .body(kind.to_string().into_bytes())?;
     client.request::<Value>(request).await.with_context(|| format!("cannot define {name}")).map(drop)
+}
+
+/// Defines the kind by which Pods name further networks, behind the start: nothing of the cluster's own needs it.
+async fn define_networks(client: Client) {
+    for _ in 0..DEFINED_LOOKS {
+        match define(&client, trine_contracts::networks::definition()).await {
+            Ok(()) => return,
+            Err(error) => tracing::debug!(%error, "networks are defined later"),
+        }
+        tokio::time::sleep(DEFINED_PAUSE).await;
+    }
+    tracing::warn!("NetworkAttachmentDefinition could not be defined");
 }
 
 /// Creates a class of the driver's snapshots, once its kind is served.

@@ -257,6 +257,7 @@ fn kubelet_config(node: &Node) -> trine_kubelet::Config {
         cgroup_parent: String::new(),
         eviction_hard: node.words.kubelet.thresholds(),
         logs: node.words.kubelet.logs(),
+        pod_networks: node.words.kubelet.networks(),
         node_labels: Vec::new(),
     }
 }

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use trine_contracts::networks::Isolation;
 use trine_kubelet::container::quantity;
 use trine_kubelet::eviction::Thresholds;
 use trine_kubelet::log_rotation::Limits;
+use trine_kubelet::networks::PodNetworks;
 
 use crate::registries::RegistryArgs;
 
@@ -43,6 +45,24 @@ pub struct KubeletWords {
     /// How many files there may be of a container's log [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     pub container_log_max_files: Option<u32>,
+    /// Which definitions Pods may name in k8s.v1.cni.cncf.io/networks: any, isolated (their own namespace's and those of
+    /// --global-namespaces), or none, if somebody else, Multus for instance, attaches them [default: any]
+    #[arg(long, value_name = "any|isolated|none")]
+    pub pod_networks: Option<NetworksOf>,
+    /// Namespaces whose definitions isolated Pods may name, too [default: default]
+    #[arg(long, value_name = "NAMESPACE,...", value_delimiter = ',')]
+    pub global_namespaces: Vec<String>,
+}
+
+/// Whose definitions of networks Pods may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NetworksOf {
+    /// Anybody's.
+    Any,
+    /// Their own namespace's.
+    Isolated,
+    /// Nobody's: the kubelet leaves that to others.
+    None,
 }
 
 impl KubeletWords {
@@ -62,11 +82,27 @@ impl KubeletWords {
         }
     }
 
+    /// Whose definitions of networks Pods may name.
+    #[must_use]
+    pub fn networks(&self) -> PodNetworks {
+        let open = &self.global_namespaces;
+        let open = || if open.is_empty() { vec!["default".to_owned()] } else { open.clone() };
+        match self.pod_networks {
+            None | Some(NetworksOf::Any) => PodNetworks::default(),
+            Some(NetworksOf::Isolated) => PodNetworks::Here(Isolation::Except(open())),
+            Some(NetworksOf::None) => PodNetworks::Elsewhere,
+        }
+    }
+
     fn words(&self) -> Vec<OsString> {
+        let networks = self.pod_networks.as_ref().and_then(ValueEnum::to_possible_value);
+        let open = Some(self.global_namespaces.join(",")).filter(|open| !open.is_empty());
         let told = [
             ("--eviction-hard", self.eviction_hard.as_ref().map(ToString::to_string)),
             ("--container-log-max-size", self.container_log_max_size.map(|n| n.to_string())),
             ("--container-log-max-files", self.container_log_max_files.map(|n| n.to_string())),
+            ("--pod-networks", networks.map(|value| value.get_name().to_owned())),
+            ("--global-namespaces", open),
         ];
         told.into_iter().filter_map(|(word, value)| Some([word.into(), value?.into()])).flatten().collect()
     }
@@ -101,18 +137,26 @@ mod tests {
             "4096",
             "--container-log-max-files",
             "3",
+            "--pod-networks",
+            "isolated",
+            "--global-namespaces",
+            "a,b",
         ];
         let node = Words::parse_from(told).node;
         assert_eq!(node.words(), told[1..]);
         assert_eq!(node.kubelet.thresholds().to_string(), "nodefs.available<5%");
         assert_eq!(node.kubelet.logs(), Limits { max_bytes: 4096, max_files: 3 });
+        let open = Isolation::Except(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(node.kubelet.networks(), PodNetworks::Here(open));
         let untold = Words::parse_from(["x"]).node;
+        assert_eq!(untold.kubelet.networks(), PodNetworks::Here(Isolation::None));
         assert_eq!(untold.words(), Vec::<OsString>::new());
         assert_eq!(untold.kubelet.logs(), Limits::default());
         for wrong in [
             ["--eviction-hard", "cpu<5%"],
             ["--container-log-max-size", "0"],
             ["--container-log-max-files", "1"],
+            ["--pod-networks", "some"],
         ] {
             assert!(Words::try_parse_from(["x", wrong[0], wrong[1]]).is_err(), "{wrong:?}");
         }

@@ -9,6 +9,7 @@
 //! - [`feed`] a watch as changes to a picture that somebody else keeps
 //! - [`instances`] generic code that is compiled once for all rooms
 //! - [`mirror`] a live copy of one kind, with a wake-up on every change
+//! - [`networks`] definitions of a Pod's further networks
 //! - [`work_queue`] keys that wait for their reconcile
 //! - [`conditions`] setting a status condition
 //! - [`disruption`] ending a Pod that somebody else owns
@@ -25,6 +26,7 @@ pub mod feed;
 pub mod instances;
 pub mod leader;
 pub mod mirror;
+pub mod networks;
 pub mod placement;
 pub mod pods;
 pub mod supervise;

@@ -15,6 +15,7 @@ use super::start::{self, Start};
 use super::{Context, spec, stop};
 use crate::container::{resources, sandbox};
 use crate::error::KubeletError;
+use crate::networks;
 use crate::resize::Numbers;
 use crate::runtime::Observed;
 use crate::step::traced;
@@ -94,7 +95,7 @@ impl Batch {
     async fn create_sandbox(&self, attempt: u32) -> Result<(), KubeletError> {
         let (ctx, pod) = (&*self.ctx, &*self.pod);
         let handler = pod.spec.as_ref().and_then(|s| s.runtime_class_name.clone()).unwrap_or_default();
-        let config = self.sandbox_config(attempt)?;
+        let mut config = self.sandbox_config(attempt)?;
         let logs = std::path::Path::new(&config.log_directory);
         std::fs::create_dir_all(logs).map_err(KubeletError::io("create folder", logs))?;
         crate::volumes::metadata::make_dir(&crate::volumes::paths::pod(&ctx.config.root, spec::uid(pod)))?;
@@ -111,6 +112,7 @@ impl Batch {
                 let why = format!("the runtime handler {handler:?} does not support user namespaces");
                 return Err(KubeletError::Invalid(why));
             }
+            networks::give(ctx, pod, &mut config).await?;
             ctx.runtime.run_sandbox(config, &handler).await
         };
         match traced(span, run).await {

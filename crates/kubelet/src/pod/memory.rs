@@ -94,6 +94,8 @@ pub struct Memory {
     pub post_start: std::collections::BTreeSet<String>,
     /// Whether `NetworkNotReady` was said.
     pub network_announced: bool,
+    /// The sandbox whose networks are written on the Pod.
+    pub networks_said: Option<String>,
     /// Last words, by container id.
     pub messages: BTreeMap<String, String>,
     /// What was set of a container's group after its start, by container id.
@@ -115,6 +117,7 @@ impl Default for Memory {
             announced: BTreeMap::new(),
             post_start: std::collections::BTreeSet::new(),
             network_announced: false,
+            networks_said: None,
             messages: BTreeMap::new(),
             resized: BTreeMap::new(),
             resize_errors: BTreeMap::new(),

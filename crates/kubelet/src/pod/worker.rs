@@ -23,6 +23,7 @@ use crate::config::RESYNC;
 use crate::container::sandbox;
 use crate::error::{KubeletError, api};
 use crate::eviction::orders;
+use crate::networks;
 use crate::resize::{self, Given, Numbers, Pending, given};
 use crate::runtime::{Observed, RunState};
 use crate::status::{self, StatusInput};
@@ -202,6 +203,7 @@ impl Worker {
         self.refuse();
         self.decide_end();
         self.end_batch_that_is_too_slow();
+        self.say_networks().await?;
         if self.stopping.is_none() {
             self.ctx.volumes.want(&self.pod);
         }
@@ -260,6 +262,29 @@ impl Worker {
         drop(memory);
         self.observed = Arc::new(observed);
         Ok(())
+    }
+
+    /// Writes on the Pod how it is attached to its networks, once for each sandbox, before its containers start.
+    async fn say_networks(&mut self) -> Result<(), KubeletError> {
+        let Some(sandbox) = self.observed.sandbox().filter(|sandbox| sandbox.ready) else { return Ok(()) };
+        let said = self.memory().networks_said.as_ref() == Some(&sandbox.id);
+        let id = sandbox.id.clone();
+        if said || self.stopping.is_some() || !networks::concern(&self.ctx, &self.pod) {
+            return Ok(());
+        }
+        if let Some(newer) = networks::say(&self.ctx, &self.pod, &id).await? {
+            self.renew(newer);
+        }
+        self.memory().networks_said = Some(id);
+        Ok(())
+    }
+
+    /// The Pod as the server has just answered.
+    fn renew(&mut self, newer: Pod) {
+        if spec::uid(&newer) == self.uid {
+            self.raw = Arc::new(newer);
+            self.pod = with(&self.raw, &self.given);
+        }
     }
 
     /// Fails a Pod that the node does not take, unless something of it is here: then it was taken before.
@@ -395,11 +420,8 @@ impl Worker {
             return Ok(());
         }
         self.say_resizing(&fresh);
-        if let Some(newer) = status::writer::send(&self.ctx.client, &self.pod, &fresh).await?
-            && spec::uid(&newer) == self.uid
-        {
-            self.raw = Arc::new(newer);
-            self.pod = with(&self.raw, &self.given);
+        if let Some(newer) = status::writer::send(&self.ctx.client, &self.pod, &fresh).await? {
+            self.renew(newer);
         }
         self.sent = Some(fresh);
         Ok(())

@@ -9,6 +9,8 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 use trine_contracts::cri::image_service_client::ImageServiceClient;
 use trine_contracts::cri::runtime_service_client::RuntimeServiceClient;
+use trine_contracts::networks::Attached;
+use trine_contracts::networks::attachments::INFO;
 use trine_contracts::{cri, socket};
 
 use super::labels;
@@ -117,6 +119,20 @@ impl Runtime {
         // Four minutes, as upstream: the network may need them.
         let deadline = CRI_TIMEOUT * 2;
         Ok(call("RunPodSandbox", &object, deadline, client.run_pod_sandbox(request)).await?.pod_sandbox_id)
+    }
+
+    /// How a sandbox is attached to its networks; nothing if the runtime was not told of any beside the default one.
+    ///
+    /// # Errors
+    /// [`KubeletError::Cri`]; what it says cannot be read.
+    pub async fn networks(&self, id: &str) -> Result<Vec<Attached>, KubeletError> {
+        let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: true };
+        let mut client = self.runtime.clone();
+        let info = call("PodSandboxStatus", id, CRI_TIMEOUT, client.pod_sandbox_status(request)).await?.info;
+        let Some(text) = info.get(INFO) else { return Ok(Vec::new()) };
+        let unread =
+            |e| KubeletError::Invalid(format!("what the runtime says of networks cannot be read: {e}"));
+        serde_json::from_str(text).map_err(unread)
     }
 
     /// Stops a sandbox and all that runs in it.

@@ -100,6 +100,7 @@ pub async fn kubelet(args: &KubeletArgs) -> anyhow::Result<()> {
         cgroup_parent: args.cgroup_root.clone(),
         eviction_hard: args.words.thresholds(),
         logs: args.words.logs(),
+        pod_networks: args.words.networks(),
         tell_pod_range: true,
         ..trine_kubelet::Config::new(&identity.node, ip, layout.kubelet(), socket)
     };
