@@ -75,16 +75,15 @@ pub async fn bootstrap(registry: &Registry, advertised: SocketAddr) -> Result<()
 /// The range that Services' addresses are from, as an object. Source: KEP-1880.
 async fn service_range(registry: &Registry) -> Result<(), ApiError> {
     let (group, plural, name) = ("networking.k8s.io", "servicecidrs", "kubernetes");
-    let range = registry.allocators().range();
-    make(registry, group, plural, "", json!({"metadata": {"name": name}, "spec": {"cidrs": [range]}}))
-        .await?;
+    let ranges = registry.allocators().ranges();
+    make(registry, group, plural, "", json!({"metadata": {"name": name}, "spec": {"cidrs": ranges}})).await?;
     let resource = registry.resource(group, "v1", plural)?;
     let current = registry.get(&resource, "", name)?;
     let mut changed = parse(current.json())?;
-    if changed["spec"]["cidrs"] == json!([range]) && conditions::is_true(&changed, "Ready") {
+    if changed["spec"]["cidrs"] == json!(ranges) && conditions::is_true(&changed, "Ready") {
         return Ok(());
     }
-    changed["spec"]["cidrs"] = json!([range]);
+    changed["spec"]["cidrs"] = json!(ranges);
     let (message, now) = ("Kubernetes Service CIDR is ready", time::format(now_unix()));
     conditions::set(&mut changed, "Ready", true, "", message, &now);
     match registry.put(&resource, changed, Expect::At(current.revision)).await {

@@ -1,5 +1,6 @@
 //! Giving Services their addresses and ports.
 
+use super::families;
 use super::pool::{Addresses, PoolError, Ports};
 use crate::kinds::fields::{default, items, items_mut, set, take, text};
 use crate::kinds::{Cause, Cx, Invalid};
@@ -20,7 +21,8 @@ pub enum Held {
 /// The pools of a server; rebuilt from the stored Services at start.
 #[derive(Debug)]
 pub struct Allocators {
-    addresses: Mutex<Addresses>,
+    /// One of each family, the primary one first.
+    addresses: Vec<Mutex<Addresses>>,
     ports: Mutex<Ports>,
 }
 
@@ -30,26 +32,44 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Allocators {
-    /// Pools for a range of Service addresses; `None` if the text is no usable CIDR.
+    /// Pools for a range of Service addresses, or one of each family with a comma between them; `None` if the text is no usable one.
     pub fn new(service_cidr: &str) -> Option<Self> {
-        Some(Self { addresses: Mutex::new(Addresses::new(service_cidr)?), ports: Mutex::default() })
+        let pools: Option<Vec<_>> = service_cidr.split(',').map(Addresses::new).collect();
+        let pools = pools.filter(|pools| match pools.as_slice() {
+            [_] => true,
+            [one, other] => one.family() != other.family(),
+            _ => false,
+        })?;
+        Some(Self { addresses: pools.into_iter().map(Mutex::new).collect(), ports: Mutex::default() })
     }
 
     /// The address of the `kubernetes` Service.
     pub fn first(&self) -> IpAddr {
-        lock(&self.addresses).first()
+        lock(&self.addresses[0]).first()
     }
 
-    /// The range, a CIDR.
-    pub fn range(&self) -> String {
-        lock(&self.addresses).range().to_owned()
+    /// The ranges, CIDRs.
+    pub fn ranges(&self) -> Vec<String> {
+        self.addresses.iter().map(|pool| lock(pool).range().to_owned()).collect()
+    }
+
+    /// The families, the primary one first.
+    fn families(&self) -> Vec<&'static str> {
+        self.addresses.iter().map(|pool| lock(pool).family()).collect()
+    }
+
+    /// The pool of a family.
+    fn pool(&self, family: &str) -> Option<MutexGuard<'_, Addresses>> {
+        self.addresses.iter().map(lock).find(|pool| pool.family() == family)
     }
 
     /// Marks what stored Services hold. What is held twice or out of range is left to its holder.
     pub fn adopt<'s>(&self, services: impl IntoIterator<Item = &'s Value>) {
         for held in services.into_iter().flat_map(holdings) {
             match held {
-                Held::Address(address) => drop(lock(&self.addresses).take(address)),
+                Held::Address(address) => {
+                    drop(self.pool(families::of(address)).map(|mut pool| pool.take(address)));
+                }
                 Held::Port(port) => drop(lock(&self.ports).take(port)),
             }
         }
@@ -59,7 +79,9 @@ impl Allocators {
     pub fn release(&self, held: &[Held]) {
         for one in held {
             match one {
-                Held::Address(address) => lock(&self.addresses).release(*address),
+                Held::Address(address) => {
+                    self.pool(families::of(*address)).iter_mut().for_each(|pool| pool.release(*address));
+                }
                 Held::Port(port) => lock(&self.ports).release(*port),
             }
         }
@@ -88,14 +110,14 @@ fn port_number(value: &Value) -> Option<u16> {
 /// Gives a Service what it asks for and does not hold yet, and notes what it no longer holds.
 pub fn allocate(service: &mut Value, old: Option<&Value>, cx: &mut Cx) -> Result<(), Invalid> {
     let held = old.map(holdings).unwrap_or_default();
-    address(service, &held, cx)?;
+    address(service, old, &held, cx)?;
     node_ports(service, &held, cx)?;
     let kept = holdings(service);
     cx.freed.extend(held.iter().filter(|h| !kept.contains(h)));
     Ok(())
 }
 
-fn address(service: &mut Value, held: &[Held], cx: &mut Cx) -> Result<(), Invalid> {
+fn address(service: &mut Value, old: Option<&Value>, held: &[Held], cx: &mut Cx) -> Result<(), Invalid> {
     let reserved =
         service["metadata"]["name"] == "kubernetes" && service["metadata"]["namespace"] == "default";
     let spec = &mut service["spec"];
@@ -105,36 +127,51 @@ fn address(service: &mut Value, held: &[Held], cx: &mut Cx) -> Result<(), Invali
         }
         return Ok(());
     }
-    let asked = match text(spec, "clusterIP") {
-        "" => items(spec, "clusterIPs").first().and_then(Value::as_str).unwrap_or_default().to_owned(),
-        asked => asked.to_owned(),
-    };
+    if items(spec, "clusterIPs").is_empty() && !text(spec, "clusterIP").is_empty() {
+        let only = json!([spec["clusterIP"]]);
+        set(spec, "clusterIPs", only);
+    }
+    families::decide(spec, old.map(|old| &old["spec"]), &cx.allocators.families()).map_err(Invalid)?;
+    let wanted: Vec<String> =
+        items(spec, "ipFamilies").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let mut given: Vec<String> =
+        items(spec, "clusterIPs").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    if given.first().is_none_or(|first| first != "None") {
+        given.resize(given.len().max(wanted.len()), String::new());
+        for (address, family) in given.iter_mut().zip(&wanted) {
+            one_address(address, family, reserved, held, cx)?;
+        }
+    }
+    default(spec, "clusterIP", given.first().cloned().unwrap_or_default());
+    set(spec, "clusterIPs", given);
+    Ok(())
+}
+
+/// Takes the address that is asked for, or any if none is, unless the Service holds it already.
+fn one_address(
+    address: &mut String,
+    family: &str,
+    reserved: bool,
+    held: &[Held],
+    cx: &mut Cx,
+) -> Result<(), Invalid> {
     let refused = |address: &str, error: &PoolError| {
         let detail = format!("failed to allocate IP {address}: {error}");
         Invalid::from(Cause::invalid("spec.clusterIPs", json!([address]), &detail))
     };
-    let mut pool = lock(&cx.allocators.addresses);
-    let given = if asked == "None" {
-        asked
-    } else if asked.is_empty() {
-        let address = pool.any().map_err(|e| refused("", &e))?;
-        cx.taken.push(Held::Address(address));
-        address.to_string()
-    } else if let Ok(address) = asked.parse::<IpAddr>() {
-        let exempt = held.contains(&Held::Address(address)) || (reserved && address == pool.first());
+    let Some(mut pool) = cx.allocators.pool(family) else { return Ok(()) };
+    if address.is_empty() {
+        let any = pool.any().map_err(|e| refused("", &e))?;
+        cx.taken.push(Held::Address(any));
+        *address = any.to_string();
+    } else if let Ok(asked) = address.parse::<IpAddr>() {
+        // Validation says what is wrong with any other.
+        let exempt = held.contains(&Held::Address(asked)) || (reserved && asked == pool.first());
         if !exempt {
-            pool.take(address).map_err(|e| refused(&asked, &e))?;
-            cx.taken.push(Held::Address(address));
+            pool.take(asked).map_err(|e| refused(address, &e))?;
+            cx.taken.push(Held::Address(asked));
         }
-        asked
-    } else {
-        // Validation says what is wrong with it.
-        asked
-    };
-    default(spec, "ipFamilies", json!([pool.family()]));
-    default(spec, "ipFamilyPolicy", "SingleStack");
-    set(spec, "clusterIP", given.clone());
-    set(spec, "clusterIPs", json!([given]));
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 //! - `table` how `kubectl get` sees one
 
 mod allocate;
+mod families;
 mod pool;
 mod table;
 mod validate;
@@ -107,12 +108,10 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         } else if is_unset(&spec["clusterIP"]) {
             let first = spec["clusterIPs"][0].clone();
             set(spec, "clusterIP", first);
-        } else if spec["clusterIP"] == old["clusterIP"] {
+        } else if spec["clusterIP"] == old["clusterIP"] && items(spec, "clusterIPs").is_empty() {
             set(spec, "clusterIPs", old["clusterIPs"].clone());
         }
-        for field in ["ipFamilies", "ipFamilyPolicy"] {
-            default(spec, field, old[field].clone());
-        }
+        default(spec, "ipFamilies", old["ipFamilies"].clone());
     }
     let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
     let before = items(old, "ports").to_vec();

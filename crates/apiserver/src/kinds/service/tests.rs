@@ -142,3 +142,108 @@ fn the_row_shows_ports_and_addresses() {
         .clone()
     );
 }
+
+fn both() -> Allocators {
+    Allocators::new("10.96.0.0/24,fd00:96::/112").unwrap()
+}
+
+#[test]
+fn a_service_has_the_families_that_its_policy_asks_for() {
+    // What is said, families, policy, number of addresses.
+    let rows = [
+        (json!({}), json!(["IPv4"]), "SingleStack", 1),
+        (json!({"ipFamilyPolicy": "PreferDualStack"}), json!(["IPv4", "IPv6"]), "PreferDualStack", 2),
+        (json!({"ipFamilyPolicy": "RequireDualStack"}), json!(["IPv4", "IPv6"]), "RequireDualStack", 2),
+        (
+            json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]}),
+            json!(["IPv6", "IPv4"]),
+            "RequireDualStack",
+            2,
+        ),
+        (json!({"ipFamilies": ["IPv6"]}), json!(["IPv6"]), "SingleStack", 1),
+        (json!({"clusterIP": "fd00:96::7"}), json!(["IPv6"]), "SingleStack", 1),
+        (
+            json!({"clusterIP": "None", "selector": null, "ipFamilyPolicy": "SingleStack"}),
+            json!(["IPv4"]),
+            "SingleStack",
+            1,
+        ),
+        (json!({"clusterIP": "None", "selector": null}), json!(["IPv4", "IPv6"]), "RequireDualStack", 1),
+    ];
+    for (said, families, policy, addresses) in rows {
+        let mut spec = json!({"ports": [{"port": 80}], "selector": {"a": "b"}});
+        spec.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        let service = make(spec, &both()).unwrap_or_else(|e| panic!("{said}: {e}"));
+        let spec = &service["spec"];
+        assert_eq!((&spec["ipFamilies"], &spec["ipFamilyPolicy"]), (&families, &json!(policy)), "{said}");
+        let ips = items(spec, "clusterIPs");
+        assert_eq!((ips.len(), &ips[0]), (addresses, &spec["clusterIP"]), "{said}");
+        for (ip, family) in ips.iter().zip(items(spec, "ipFamilies")).filter(|(ip, _)| *ip != "None") {
+            assert_eq!(json!(families::of(ip.as_str().unwrap().parse().unwrap())), *family, "{said}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_had_or_contradicts_itself_is_refused() {
+    let dual = "10.96.0.0/24,fd00:96::/112";
+    for (ranges, said, wanted) in [
+        (
+            "10.96.0.0/24",
+            json!({"ipFamilyPolicy": "RequireDualStack"}),
+            "spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services",
+        ),
+        (
+            "10.96.0.0/24",
+            json!({"ipFamilies": ["IPv6"]}),
+            "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured",
+        ),
+        ("10.96.0.0/24", json!({"clusterIP": "fd00::1"}), "IPv6 is not configured on this cluster"),
+        (dual, json!({"ipFamilies": ["IPv4", "IPv6"]}), "when multiple IP families are specified"),
+        (dual, json!({"ipFamilies": ["IPv4", "IPv4"]}), "spec.ipFamilies[1]: Duplicate value"),
+        (dual, json!({"ipFamilies": ["IPv5"]}), "spec.ipFamilies[0]: Unsupported value: \"IPv5\""),
+        (
+            dual,
+            json!({"clusterIP": "10.96.0.7", "ipFamilies": ["IPv6"]}),
+            "spec.clusterIPs[0]: Invalid value: \"10.96.0.7\": expected an IPv6 value as indicated by `ipFamilies[0]`",
+        ),
+        (
+            dual,
+            json!({"clusterIPs": ["10.96.0.7", "10.96.0.8"], "clusterIP": "10.96.0.7", "ipFamilyPolicy": "PreferDualStack"}),
+            "may specify no more than one IP for each IP family",
+        ),
+    ] {
+        let mut spec = json!({"ports": [{"port": 80}], "selector": {"a": "b"}});
+        spec.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        let refused = make(spec, &Allocators::new(ranges).unwrap()).unwrap_err().to_string();
+        assert!(refused.contains(wanted), "{said}: {refused}");
+    }
+    assert!(Allocators::new("10.96.0.0/24,10.97.0.0/24").is_none());
+}
+
+#[test]
+fn a_second_family_comes_and_goes_and_the_first_address_stays() {
+    let pools = both();
+    let ports = json!([{"port": 80}]);
+    let one = make(json!({"ports": ports, "selector": {"a": "b"}}), &pools).unwrap();
+    let mut spec = one["spec"].clone();
+    spec["ipFamilyPolicy"] = json!("PreferDualStack");
+    let two = change(&one, spec, &pools).unwrap();
+    let ips = items(&two["spec"], "clusterIPs").to_vec();
+    assert_eq!((ips.len(), &ips[0]), (2, &one["spec"]["clusterIP"]));
+    // Who leaves the second out must say so.
+    let mut spec = two["spec"].clone();
+    spec["clusterIPs"] = json!([ips[0]]);
+    let refused = change(&two, spec, &pools).unwrap_err().to_string();
+    assert!(refused.contains("must be 'SingleStack' to release the secondary cluster IP"), "{refused}");
+    let mut spec = two["spec"].clone();
+    spec["ipFamilyPolicy"] = json!("SingleStack");
+    let back = change(&two, spec, &pools).unwrap();
+    assert_eq!(back["spec"]["clusterIPs"], json!([ips[0]]));
+    assert_eq!(back["spec"]["ipFamilies"], json!(["IPv4"]));
+    // It is free again.
+    make(json!({"ports": ports, "clusterIP": ips[1]}), &pools).unwrap();
+    // A client of before families sends what it knows.
+    let same = change(&two, json!({"ports": ports, "selector": {"a": "b"}}), &pools).unwrap();
+    assert_eq!(same["spec"], two["spec"]);
+}

@@ -1,5 +1,6 @@
 //! What a Service may not be.
 
+use super::families;
 use crate::kinds::fields::{is_unset, items, text};
 use crate::kinds::metadata::labels;
 use crate::kinds::{Cause, Causes};
@@ -29,7 +30,7 @@ pub fn service(obj: &Value, old: Option<&Value>) -> Vec<Cause> {
     causes.one_of(spec, "sessionAffinity", "spec", &["ClientIP", "None"]);
     causes.one_of(spec, "internalTrafficPolicy", "spec", &["Cluster", "Local"]);
     causes.one_of(spec, "externalTrafficPolicy", "spec", &["Cluster", "Local"]);
-    causes.one_of(spec, "ipFamilyPolicy", "spec", &["PreferDualStack", "RequireDualStack", "SingleStack"]);
+    causes.one_of(spec, "ipFamilyPolicy", "spec", &[families::PREFER, families::REQUIRE, families::SINGLE]);
     causes.range(
         &spec["sessionAffinityConfig"]["clientIP"],
         "timeoutSeconds",
@@ -123,8 +124,7 @@ fn addresses(spec: &Value, headless: bool, causes: &mut Causes) {
 
 fn unchanged(new: &Value, old: &Value, causes: &mut Causes) {
     let without = |spec: &Value| text(spec, "type") == "ExternalName" || is_unset(&spec["clusterIP"]);
-    if !without(new) && !without(old) && new["clusterIP"] != old["clusterIP"] {
-        let detail = "may not change once set";
-        causes.add(Cause::invalid("spec.clusterIPs[0]", new["clusterIPs"].clone(), detail));
+    if !without(new) && !without(old) {
+        causes.extend(families::unchanged(new, old));
     }
 }
