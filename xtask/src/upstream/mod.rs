@@ -49,7 +49,9 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
     match options.suite {
         Suite::CsiSanity => sanity::run(&options),
         Suite::Critest => critest::run(&options),
-        Suite::Conformance | Suite::Node | Suite::Storage | Suite::Netpol | Suite::Dra => e2e::run(&options),
+        Suite::Conformance | Suite::Node | Suite::Storage | Suite::Netpol | Suite::Dra | Suite::DualStack => {
+            e2e::run(&options)
+        }
         Suite::Cni => oracle::run(&options),
         Suite::PolicyAssistant => policy_assistant::run(&options),
     }

@@ -7,7 +7,7 @@ use super::suite::{self, Suite};
 /// How the command is called.
 pub const USAGE: &str = "\
 cargo xtask upstream SUITE     somebody else's suite against Trine (conformance, node, storage, netpol, dra,
-                               critest, csi-sanity, policy-assistant, cni); tests/upstream/RESULTS.md says what was seen
+                               dual-stack, critest, csi-sanity, policy-assistant, cni); tests/upstream/RESULTS.md says what was seen
       --sig S --focus RE --skip RE    only some of its specs      --resume   go on where the last run was broken off
       --store redb|etcd --nodes N     another cluster             --bless    what fails is known from now on
       --program FILE                  this trine, not target/release/trine

@@ -13,6 +13,8 @@ pub enum Suite {
     Netpol,
     /// `[DRA]` of e2e.test: devices by claims.
     Dra,
+    /// `[Feature:IPv6DualStack]` of e2e.test: a cluster of both families.
+    DualStack,
     /// The CRI, without Kubernetes.
     Critest,
     /// The CSI driver, without Kubernetes.
@@ -24,12 +26,13 @@ pub enum Suite {
 }
 
 /// All suites, in the order of the table.
-pub const ALL: [Suite; 9] = [
+pub const ALL: [Suite; 10] = [
     Suite::Conformance,
     Suite::Node,
     Suite::Storage,
     Suite::Netpol,
     Suite::Dra,
+    Suite::DualStack,
     Suite::Critest,
     Suite::CsiSanity,
     Suite::PolicyAssistant,
@@ -46,6 +49,7 @@ impl Suite {
             Self::Storage => "storage",
             Self::Netpol => "netpol",
             Self::Dra => "dra",
+            Self::DualStack => "dual-stack",
             Self::Critest => "critest",
             Self::CsiSanity => "csi-sanity",
             Self::PolicyAssistant => "policy-assistant",

@@ -10,6 +10,7 @@ use anyhow::Context;
 
 use super::etcd::Etcd;
 use super::options::Options;
+use super::suite::Suite;
 use crate::test::{cargo_command, run_command};
 
 /// How long a plane may take until its socket is there.
@@ -100,6 +101,9 @@ impl Trine {
         let mut words = vec!["up", "--registry-config", registries];
         if options.nodes > 1 {
             words.extend(["--nodes", &nodes]);
+        }
+        if options.suite == Suite::DualStack {
+            words.extend(["--ip-family", "dual"]);
         }
         let store = store.map(|etcd| format!("etcd={}", etcd.url));
         words.extend(store.iter().flat_map(|store| ["--store", store]));

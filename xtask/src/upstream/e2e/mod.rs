@@ -123,6 +123,7 @@ fn focus(suite: Suite) -> anyhow::Result<&'static str> {
         Suite::Storage => Ok(r"External.Storage"),
         Suite::Netpol => Ok(r"Netpol|NetworkPolicy"),
         Suite::Dra => Ok(r"\[DRA\]"),
+        Suite::DualStack => Ok(r"\[Feature:IPv6DualStack\]"),
         other => anyhow::bail!("{} is no suite of e2e.test", other.name()),
     }
 }
