@@ -1,7 +1,7 @@
 //! `trine up --nodes 2`: what works between machines works between the nodes of one.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,11 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {{name: {name}}}
-spec: {{type: NodePort, selector: {{app: {name}}}, ports: [{{port: 80, targetPort: 9000}}]}}
+spec:
+  type: NodePort
+  ipFamilyPolicy: PreferDualStack
+  selector: {{app: {name}}}
+  ports: [{{port: 80, targetPort: 9000}}]
 ---
 "#
         )
@@ -50,12 +54,17 @@ spec:
 
 /// A cluster of two nodes with the Pods of [`manifests`]; gives the nodes' names, too.
 fn two_nodes(test: &str) -> Option<(Cluster, [String; 2])> {
+    two_nodes_of(test, &[])
+}
+
+/// The same, with more words for `up`.
+fn two_nodes_of(test: &str, words: &[&str]) -> Option<(Cluster, [String; 2])> {
     if !trine_kernel::testing::root(test) || !trine_kernel::testing::program(test, "busybox") {
         return None;
     }
     let cluster = Cluster::prepared();
     let since = Instant::now();
-    let _ = cluster.trine(&["up", "--detach", "--nodes", "2"]).expect_ok();
+    let _ = cluster.trine(&[&["up", "--detach", "--nodes", "2"], words].concat()).expect_ok();
     println!("two nodes Ready after {:.2?}", since.elapsed());
     let nodes = cluster.get("nodes");
     let mut names: Vec<String> = nodes["items"].as_array().into_iter().flatten().map(name_of).collect();
@@ -81,7 +90,7 @@ fn text(object: &Value, path: &str) -> String {
 /// What a server says to the host, once it does.
 fn heard(ip: &str, port: u16) -> String {
     until(&format!("{ip}:{port} answers the host"), || {
-        let address = format!("{ip}:{port}").parse().map_err(|e| format!("{e}"))?;
+        let address = SocketAddr::new(ip.parse().map_err(|e| format!("{e}"))?, port);
         let mut stream =
             TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(|e| e.to_string())?;
         stream.set_read_timeout(Some(Duration::from_secs(2))).map_err(|e| e.to_string())?;
@@ -105,19 +114,23 @@ fn inside(cluster: &Cluster, pod: &str, words: &str) -> String {
     cluster.trine(&["exec", pod, "--", "/bin/busybox", "sh", "-c", words]).expect_ok().trim().to_owned()
 }
 
-/// Everybody hears everybody: by address, through the Service, and through its port on each node, the own one and the other.
-fn all_hear_all(cluster: &Cluster) {
-    let nodes = cluster.get("nodes");
-    let addresses: Vec<String> = nodes["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|n| text(n, "/status/addresses/0/address"))
-        .collect();
+/// The texts at `path` in each of a list.
+fn texts(list: &Value, path: &str) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(|one| text(one, path)).collect()
+}
+
+/// Everybody hears everybody: by address, through the Service, and through its port on each node, the own one and the other; by as many
+/// families as the cluster has.
+fn all_hear_all(cluster: &Cluster, families: usize) {
+    let nodes = cluster.get("nodes")["items"].as_array().cloned().unwrap_or_default();
+    let own = |node: &Value| texts(&node["status"]["addresses"], "/address")[..families].to_vec();
+    let addresses: Vec<String> = nodes.iter().flat_map(own).collect();
     for to in ["one", "two"] {
-        let pod = text(&cluster.get(&format!("pod/{to}")), "/status/podIP");
-        let service = text(&cluster.get(&format!("service/{to}")), "/spec/clusterIP");
-        for (ip, port) in [(&pod, 9000), (&service, 80)] {
+        let pods = texts(&cluster.get(&format!("pod/{to}"))["status"]["podIPs"], "/ip");
+        let services = texts(&cluster.get(&format!("service/{to}"))["spec"]["clusterIPs"], "");
+        assert_eq!((pods.len(), services.len()), (families, families));
+        let pods = pods.iter().map(|ip| (ip, 9000));
+        for (ip, port) in pods.chain(services.iter().map(|ip| (ip, 80))) {
             assert_eq!(heard(ip, port), to);
             for from in ["one", "two"] {
                 assert_eq!(heard_by(cluster, from, ip, port), to, "from {from}");
@@ -133,6 +146,29 @@ fn all_hear_all(cluster: &Cluster) {
     }
 }
 
+#[test]
+fn nodes_of_both_families_reach_each_other_by_both() {
+    const TEST: &str = "nodes_of_both_families_reach_each_other_by_both";
+    // On one link by routes, on two by tunnels.
+    for links in ["1", "2"] {
+        let words = ["--ip-family", "dual", "--node-links", links];
+        let Some((cluster, nodes)) = two_nodes_of(TEST, &words) else { return };
+        let given = |node: &String| texts(&cluster.get(&format!("node/{node}"))["spec"]["podCIDRs"], "");
+        assert!(nodes.iter().all(|node| given(node).len() == 2), "{:?}", nodes.each_ref().map(given));
+        all_hear_all(&cluster, 2);
+        if links == "1" {
+            // What was chosen at first stays.
+            let _ = cluster.trine(&["down"]).expect_ok();
+            let other = cluster.trine(&["up", "--detach", "--ip-family", "ipv4"]).expect_failure();
+            assert!(other.contains("was made with --ip-family dual"), "{other}");
+            cluster.start();
+            cluster.wait_running("one");
+            cluster.wait_running("two");
+            all_hear_all(&cluster, 2);
+        }
+    }
+}
+
 fn container(cluster: &Cluster, pod: &str) -> Value {
     cluster.wait_running(pod)["status"]["containerStatuses"][0].clone()
 }
@@ -143,7 +179,7 @@ fn nodes_on_one_machine_work_as_machines_do() {
     for (pod, node) in [("one", &nodes[0]), ("two", &nodes[1])] {
         assert_eq!(text(&cluster.get(&format!("pod/{pod}")), "/spec/nodeName"), **node);
     }
-    all_hear_all(&cluster);
+    all_hear_all(&cluster, 1);
 
     // The API server reaches the second node's kubelet.
     assert_eq!(cluster.trine(&["logs", "two"]).expect_ok().trim(), "two begins");
@@ -197,7 +233,7 @@ fn pods_of_all_nodes_outlive_a_killed_daemon_and_data_outlive_a_stop() {
     cluster.kill();
     assert_eq!(heard(&address, 9000), "two", "no process of Trine is needed for that");
     cluster.start();
-    all_hear_all(&cluster);
+    all_hear_all(&cluster, 1);
     for (pod, before) in ["one", "two"].into_iter().zip(&before) {
         let after = container(&cluster, pod);
         assert_eq!(after["containerID"], before["containerID"], "{pod} is adopted, not started anew");
@@ -226,7 +262,7 @@ fn pods_of_all_nodes_outlive_a_killed_daemon_and_data_outlive_a_stop() {
         let outcome = cluster.trine(&["exec", "two", "--", "/bin/busybox", "cat", "/data/note"]);
         if outcome.out.trim() == "kept" { Ok(()) } else { Err(outcome.err) }
     });
-    all_hear_all(&cluster);
+    all_hear_all(&cluster, 1);
     let _ = cluster.trine(&["down"]).expect_ok();
     let fewer = cluster.trine(&["up", "--detach", "--nodes", "1"]).expect_failure();
     assert!(fewer.contains("whose volumes would be lost"), "{fewer}");

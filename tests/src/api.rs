@@ -81,7 +81,7 @@ async fn serve(dir: &Path, stop: CancellationToken) -> ApiServer {
     let config = trine_controllers::Config {
         ca_pem: server.ca_pem().to_owned(),
         pod_cidr: "10.244.0.0/16".to_owned(),
-        node_prefix: 24,
+        node_prefix: (24, 64),
         signer: Some(trine_controllers::SigningKey { key_pem: server.ca_key_pem() }),
     };
     tokio::spawn(trine_controllers::run(clients, config, stop));

@@ -19,10 +19,10 @@ use trine_typed::work_queue::Next;
 pub struct Config {
     /// The cluster's CA certificate, for `kube-root-ca.crt`.
     pub ca_pem: String,
-    /// The range that nodes' Pod ranges are cut from, `10.244.0.0/16`.
+    /// The range that nodes' Pod ranges are cut from, `10.244.0.0/16`; of each family one, with a comma between them.
     pub pod_cidr: String,
-    /// Prefix length of one node's range. Default 24.
-    pub node_prefix: u8,
+    /// Prefix length of one node's range of IPv4, and of IPv6. Default 24 and 64.
+    pub node_prefix: (u8, u8),
     /// The cluster's CA key, to sign certificates; without it nobody signs them.
     pub signer: Option<SigningKey>,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::Cidrs;
 
 /// Settings of the runtime.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Config {
     /// The program that runs as `keeper`; this one if none.
     pub keeper: Option<PathBuf>,
     /// Where the kubelet's word goes of which Pod range the node has (`UpdateRuntimeConfig`); without it nobody asks.
-    pub pod_range: Option<watch::Sender<Option<Cidr>>>,
+    pub pod_range: Option<watch::Sender<Option<Cidrs>>>,
     /// How long looking at paths of the host may take when a container is made; 30 s unless said otherwise.
     pub paths_deadline: Duration,
     /// Registries of the image store.

@@ -50,6 +50,30 @@ pub fn ensure(key: &str, value: &str) -> Result<(), SysctlError> {
     if read(key).is_ok_and(|now| now == value) { Ok(()) } else { write(key, value) }
 }
 
+/// Lets packets of a family pass from link to link, in the calling thread's network namespace. A router does not listen to other
+/// routers (RFC 4861) unless its links are told to: those that took their IPv6 routes from one go on doing so.
+///
+/// # Errors
+/// [`SysctlError`].
+pub fn forward(v6: bool) -> Result<(), SysctlError> {
+    if !v6 {
+        return ensure("net/ipv4/ip_forward", "1");
+    }
+    const ALL: &str = "net/ipv6/conf/all/forwarding";
+    if read(ALL)? == "1" {
+        return Ok(());
+    }
+    for link in std::fs::read_dir(path("net/ipv6/conf")).into_iter().flatten().flatten() {
+        let name = link.file_name();
+        let key = format!("net/ipv6/conf/{}/accept_ra", name.to_string_lossy());
+        // 1: unless it is a router; 2: even then. A link may go meanwhile.
+        if name != "all" && read(&key).is_ok_and(|now| now == "1") {
+            let _ = write(&key, "2");
+        }
+    }
+    write(ALL, "1")
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

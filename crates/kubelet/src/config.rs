@@ -54,6 +54,8 @@ pub struct Config {
     pub node_name: String,
     /// Address under which the API server reaches this node.
     pub node_ip: IpAddr,
+    /// One of the other family, if the cluster has both. Default: none.
+    pub other_node_ip: Option<IpAddr>,
     /// Root folder, usually `/var/lib/kubelet`: `pods/`, `plugins/`, `plugins_registry/`.
     pub root: PathBuf,
     /// Container logs, usually `/var/log/pods`.
@@ -91,12 +93,18 @@ pub struct Config {
 }
 
 impl Config {
+    /// The node's addresses, the primary one first.
+    pub fn node_ips(&self) -> impl Iterator<Item = IpAddr> {
+        [self.node_ip].into_iter().chain(self.other_node_ip)
+    }
+
     /// A configuration with defaults for all but what has none.
     #[must_use]
     pub fn new(node_name: &str, node_ip: IpAddr, root: PathBuf, cri_socket: PathBuf) -> Self {
         Self {
             node_name: node_name.to_owned(),
             node_ip,
+            other_node_ip: None,
             log_root: root.join("logs"),
             root,
             cri_socket,

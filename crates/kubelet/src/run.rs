@@ -194,7 +194,7 @@ fn facts(config: &Config, machine: &Machine) -> NodeFacts {
             Some((name, quantity::milli(&q.0)?))
         };
     NodeFacts {
-        host_ips: vec![config.node_ip.to_string()],
+        host_ips: config.node_ips().map(|ip| ip.to_string()).collect(),
         pod_ips: Vec::new(),
         allocatable_milli: allocatable.into_iter().filter_map(milli).collect::<BTreeMap<_, _>>(),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::Cidrs;
 use trine_typed::k8s_openapi::api::core::v1::Node;
 use trine_typed::kube::runtime::watcher;
 use trine_typed::kube::{Api, Client, ResourceExt};
@@ -27,8 +27,8 @@ const SETTLE: Duration = Duration::from_millis(30);
 /// Who is told what this node's Pods are given.
 #[derive(Debug, Clone)]
 pub struct Told {
-    /// This node's own Pod range.
-    pub range: watch::Sender<Option<Cidr>>,
+    /// This node's own Pod ranges.
+    pub range: watch::Sender<Option<Cidrs>>,
     /// The MTU of Pods in bytes, if it is not the kernel's default.
     pub mtu: watch::Sender<Option<u32>>,
 }
@@ -56,9 +56,9 @@ pub async fn run(client: Client, me: Me, told: Told, stop: CancellationToken) ->
         let mut peers: Vec<Peer> = nodes.all().iter().map(|node| peer(node)).collect();
         peers.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(own) = peers.iter().find(|p| p.name == me.node)
-            && let Some(first) = own.ranges.first()
+            && let Some(ranges) = Cidrs::of(&own.ranges)
         {
-            told.range.send_if_modified(|old| old.replace(*first) != Some(*first));
+            told.range.send_if_modified(|old| old.replace(ranges.clone()) != Some(ranges));
         }
         // A status that says nothing new of addresses is no reason to ask the kernel.
         if done.as_ref() != Some(&peers) || next <= Instant::now() {

@@ -5,6 +5,7 @@ use std::path::Path;
 use trine_kernel::netlink::Route;
 use trine_kernel::netns::Netns;
 use trine_kernel::nft::held::{self, Held};
+use trine_kernel::nft::matches::family;
 use trine_kernel::nft::{Batch, Family, Nft, NftError};
 
 use crate::config::{Config, table_name};
@@ -131,7 +132,7 @@ impl Engine {
             return Ok(());
         }
         let table = self.table();
-        let mut batch = Batch::new(rules::family(v6));
+        let mut batch = Batch::new(family(v6));
         rules::write_actions(&mut batch, &table, &actions, v6);
         if let Err(error) = self.nft.commit(batch) {
             tracing::warn!(%error, cause = ?std::error::Error::source(&error), "the table is loaded anew");
@@ -147,7 +148,7 @@ impl Engine {
         self.tables[usize::from(v6)] = Table::Unknown;
         let table = self.table();
         let actions = changes(&Desired::default(), &wanted);
-        let mut batch = Batch::new(rules::family(v6));
+        let mut batch = Batch::new(family(v6));
         rules::write_fixed(&mut batch, &table, v6);
         rules::write_actions(&mut batch, &table, &actions, v6);
         self.nft.commit(batch).map_err(error("load", table))?;
@@ -157,7 +158,7 @@ impl Engine {
 
     fn delete(&mut self, v6: bool) -> Result<(), PolicyError> {
         let table = self.table();
-        delete(&mut self.nft, rules::family(v6), &table)?;
+        delete(&mut self.nft, family(v6), &table)?;
         self.tables[usize::from(v6)] = Table::Absent;
         Ok(())
     }
@@ -171,7 +172,7 @@ impl Engine {
     fn forget_flows(&mut self, v6: bool) -> Result<(), PolicyError> {
         let Table::There(now) = &self.tables[usize::from(v6)] else { return Ok(()) };
         let table = self.table();
-        let flows = self.nft.flows(rules::family(v6)).map_err(error("list", table.clone()))?;
+        let flows = self.nft.flows(family(v6)).map_err(error("list", table.clone()))?;
         for flow in flows.iter().filter(|flow| flow.proto == Proto::Udp as u8 && !now.allows(&Talk::of(flow)))
         {
             self.nft.forget(flow).map_err(error("change", table.clone()))?;
@@ -188,7 +189,7 @@ impl Engine {
         let mut lost = false;
         for v6 in [false, true] {
             if let Table::There(_) = self.tables[usize::from(v6)]
-                && !self.is_there(rules::family(v6), &self.table())?
+                && !self.is_there(family(v6), &self.table())?
             {
                 self.tables[usize::from(v6)] = Table::Unknown;
                 (self.settled, lost) = (false, true);

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use trine_kernel::nft::matches::{STATE_RELATED, ct_bit};
+use trine_kernel::nft::matches::{STATE_RELATED, address as field, behind, ct_bit, destination, source};
 use trine_kernel::nft::{
-    Batch, Chain as Table, ChainKind, CmpOp, CtDirection, CtKey, Element, Expr, Family, Field, Hook, MetaKey,
-    Reg, Rule, Set, SetFlags, Verdict, concat, octets,
+    Batch, Chain as Table, ChainKind, CmpOp, CtDirection, CtKey, Element, Expr, Field, Hook, MetaKey, Reg,
+    Rule, Set, SetFlags, Verdict, concat, octets,
 };
 
 use crate::plan::{Action, Chain, Content, From, Pass, To};
@@ -17,29 +17,6 @@ const SELF: &str = "self";
 /// Who begins is judged before who is reached. Both come behind the destination's translation and before the source's.
 const EGRESS_PRIORITY: i32 = -10;
 const INGRESS_PRIORITY: i32 = -9;
-
-/// The family that a table is of.
-#[must_use]
-pub fn family(v6: bool) -> Family {
-    if v6 { Family::Ip6 } else { Family::Ip }
-}
-
-fn field(v6: bool) -> Field {
-    if v6 { Field::Ipv6 } else { Field::Ipv4 }
-}
-
-fn source(v6: bool, to: Reg) -> Expr {
-    if v6 { Expr::source6(to) } else { Expr::source(to) }
-}
-
-fn destination(v6: bool, to: Reg) -> Expr {
-    if v6 { Expr::destination6(to) } else { Expr::destination(to) }
-}
-
-/// The register behind an address that is at the first.
-fn behind(v6: bool) -> Reg {
-    Reg(if v6 { 4 } else { 1 })
-}
 
 fn within(set: &str) -> Expr {
     Expr::InSet { set: set.to_owned(), key: Reg(0), absent: false }
@@ -74,7 +51,7 @@ pub fn write_fixed(batch: &mut Batch, table: &str, v6: bool) {
         ];
         let mut related = ct_bit(CtKey::State, STATE_RELATED, true);
         related.push(accept());
-        let itself = [source(v6, Reg(0)), destination(v6, behind(v6)), within(SELF), accept()];
+        let itself = [source(v6, Reg(0)), destination(v6, behind(v6, Reg(0))), within(SELF), accept()];
         let judge = [own, Expr::VerdictMap { map: map(direction).to_owned(), key: Reg(0) }];
         batch.add_rule(table, chain, &Rule::new(answer).comment("answers"));
         batch.add_rule(table, chain, &Rule::new(related).comment("errors of what was allowed"));
@@ -114,7 +91,7 @@ fn pass(direction: Direction, pass: &Pass, v6: bool) -> Rule {
         }
         To::Named(proto, set) => {
             exprs.extend(is_proto(*proto));
-            exprs.extend([destination(v6, Reg(0)), Expr::destination_port(behind(v6)), within(set)]);
+            exprs.extend([destination(v6, Reg(0)), Expr::destination_port(behind(v6, Reg(0))), within(set)]);
         }
     }
     exprs.extend([Expr::Counter, Expr::Verdict(Verdict::Accept)]);

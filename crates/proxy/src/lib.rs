@@ -21,7 +21,7 @@ pub mod rules;
 mod table;
 mod watch;
 
-pub use config::Config;
+pub use config::{Config, Ranges};
 pub use engine::{Engine, cleanup};
 pub use error::ProxyError;
 pub use watch::run;

@@ -2,11 +2,14 @@
 //!
 //! - The Pod range is unreachable, except where a better route says otherwise.
 //! - The Service range leads to `lo`: the host's own `connect()` needs a route before the address is translated. What
-//!   was not translated is rejected by the table's filter chains.
+//!   was not translated is rejected by the table's filter chains. In IPv6 a route to `lo` that is not the host's own would
+//!   refuse everything, so there the range is the host's own.
 
 use std::net::IpAddr;
 
-use trine_kernel::netlink::{Cidr, RouteEntry, RouteKind, Scope, TRINE_PROTOCOL};
+use trine_kernel::netlink::{RouteEntry, RouteKind, Scope, TRINE_PROTOCOL};
+
+use crate::config::Ranges;
 
 /// The index of `lo`, which is the first link of every network namespace.
 const LOOPBACK: u32 = 1;
@@ -23,19 +26,22 @@ pub fn priority(instance: &str) -> u32 {
     PRIORITY | (id & 0x00ff_ffff)
 }
 
-/// The routes that should be there.
+/// The routes of one family that should be there.
 #[must_use]
-pub fn wanted(instance: &str, pods: Cidr, services: Cidr, source: Option<IpAddr>) -> Vec<RouteEntry> {
+pub fn wanted(instance: &str, ranges: &Ranges, node_ips: &[IpAddr]) -> [RouteEntry; 2] {
     let priority = Some(priority(instance));
-    let pods = RouteEntry { kind: RouteKind::Unreachable, priority, ..RouteEntry::to(pods.network()) };
+    let pods = RouteEntry { kind: RouteKind::Unreachable, priority, ..RouteEntry::to(ranges.pods.network()) };
+    let (kind, scope) =
+        if ranges.v6() { (RouteKind::Local, Scope::Universe) } else { (RouteKind::Unicast, Scope::Link) };
     let services = RouteEntry {
         device: Some(LOOPBACK),
-        source,
-        scope: Scope::Link,
+        source: node_ips.iter().copied().find(|ip| ip.is_ipv6() == ranges.v6()),
+        kind,
+        scope,
         priority,
-        ..RouteEntry::to(services.network())
+        ..RouteEntry::to(ranges.services.network())
     };
-    vec![pods, services]
+    [pods, services]
 }
 
 /// Routes to set and to remove.
@@ -68,6 +74,8 @@ pub fn changes(instance: &str, there: &[RouteEntry], wanted: &[RouteEntry]) -> R
 
 #[cfg(test)]
 mod tests {
+    use trine_kernel::netlink::Cidr;
+
     use super::*;
 
     fn cidr(text: &str) -> Cidr {
@@ -76,11 +84,13 @@ mod tests {
 
     #[test]
     fn only_what_differs_is_touched_and_only_what_is_ours() {
-        let source = Some([192, 0, 2, 1].into());
-        let want = wanted("00aabb", cidr("10.244.0.0/16"), cidr("10.96.0.0/16"), source);
-        let other = wanted("00aacc", cidr("10.245.0.0/16"), cidr("10.97.0.0/16"), source);
-        let moved =
-            wanted("00aabb", cidr("10.244.0.0/16"), cidr("10.96.0.0/16"), Some([192, 0, 2, 9].into()));
+        let wanted = |instance: &str, pods: &str, services: &str, source: &str| {
+            let ranges = Ranges::pairs(&cidr(pods).into(), &cidr(services).into(), None);
+            wanted(instance, &ranges[0], &[source.parse().unwrap()]).to_vec()
+        };
+        let want = wanted("00aabb", "10.244.0.0/16", "10.96.0.0/16", "192.0.2.1");
+        let other = wanted("00aacc", "10.245.0.0/16", "10.97.0.0/16", "192.0.2.1");
+        let moved = wanted("00aabb", "10.244.0.0/16", "10.96.0.0/16", "192.0.2.9");
         let default = RouteEntry { protocol: 3, ..RouteEntry::to(cidr("0.0.0.0/0")) };
         let rows = [
             ("nothing there", vec![default.clone()], want.clone(), want.clone(), vec![]),

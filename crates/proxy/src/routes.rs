@@ -17,7 +17,8 @@ pub(crate) fn ensure(instance: &str, netns: Option<&Netns>, wanted: &[RouteEntry
         None => Route::open(),
     }
     .map_err(error("read"))?;
-    let there = socket.routes(false).map_err(error("read"))?;
+    let mut there = socket.routes(false).map_err(error("read"))?;
+    there.extend(socket.routes(true).map_err(error("read"))?);
     let changes = ranges::changes(instance, &there, wanted);
     let mut first = Ok(());
     for route in &changes.remove {

@@ -1,9 +1,10 @@
-//! The nftables table of one instance.
+//! The nftables table of one instance, for one family.
 
 use trine_kernel::netns::Netns;
-use trine_kernel::nft::{Batch, Family, Nft, NftError};
+use trine_kernel::nft::matches::family;
+use trine_kernel::nft::{Batch, Nft, NftError};
 
-use crate::config::{Config, table_name};
+use crate::config::{Ranges, table_name};
 use crate::error::ProxyError;
 use crate::plan::Action;
 use crate::rules;
@@ -13,18 +14,19 @@ use crate::rules;
 pub(crate) struct Table {
     nft: Nft,
     name: String,
+    v6: bool,
 }
 
 impl Table {
     /// Opens the table of `instance` in a network namespace, or in the calling thread's.
-    pub(crate) fn open(instance: &str, netns: Option<&Netns>) -> Result<Self, ProxyError> {
+    pub(crate) fn open(instance: &str, v6: bool, netns: Option<&Netns>) -> Result<Self, ProxyError> {
         let name = table_name(instance);
         let nft = match netns {
             Some(netns) => Nft::open_in(netns),
             None => Nft::open(),
         };
         match nft {
-            Ok(nft) => Ok(Self { nft, name }),
+            Ok(nft) => Ok(Self { nft, name, v6 }),
             Err(source) => Err(ProxyError::Table { call: "open", table: name, source }),
         }
     }
@@ -35,29 +37,29 @@ impl Table {
     }
 
     /// Puts a whole new table in place of the old one, in one transaction.
-    pub(crate) fn load(&mut self, config: &Config, actions: &[Action]) -> Result<(), ProxyError> {
-        let mut batch = Batch::new(Family::Ip);
-        rules::write_fixed(&mut batch, config);
-        rules::write_actions(&mut batch, &self.name, actions);
+    pub(crate) fn load(&mut self, ranges: &Ranges, actions: &[Action]) -> Result<(), ProxyError> {
+        let mut batch = Batch::new(family(self.v6));
+        rules::write_fixed(&mut batch, &self.name, ranges);
+        rules::write_actions(&mut batch, &self.name, self.v6, actions);
         self.nft.commit(batch).map_err(self.error("load"))
     }
 
     /// Changes the table in one transaction.
     pub(crate) fn change(&mut self, actions: &[Action]) -> Result<(), ProxyError> {
-        let mut batch = Batch::new(Family::Ip);
-        rules::write_actions(&mut batch, &self.name, actions);
+        let mut batch = Batch::new(family(self.v6));
+        rules::write_actions(&mut batch, &self.name, self.v6, actions);
         self.nft.commit(batch).map_err(self.error("change"))
     }
 
     /// True if the table is there with its entry chains (others flush whole rulesets).
     pub(crate) fn is_there(&mut self) -> Result<bool, ProxyError> {
-        let chains = self.nft.chains(Family::Ip, &self.name).map_err(self.error("list"))?;
+        let chains = self.nft.chains(family(self.v6), &self.name).map_err(self.error("list"))?;
         Ok(chains.iter().any(|chain| chain.name == "prerouting"))
     }
 
     /// Removes the table; absent is success.
     pub(crate) fn delete(&mut self) -> Result<(), ProxyError> {
-        let mut batch = Batch::new(Family::Ip);
+        let mut batch = Batch::new(family(self.v6));
         batch.delete_table(&self.name);
         match self.nft.commit(batch) {
             Err(error) if !error.is_absent() => Err(self.error("delete")(error)),

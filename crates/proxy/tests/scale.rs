@@ -52,8 +52,8 @@ fn thirty_thousand_services_load_and_change() {
     if !trine_kernel::testing::root("thirty_thousand_services_load_and_change") {
         return;
     }
-    let lab = Lab::new();
-    let mut engine = trine_proxy::Engine::new(lab::config(&lab.host)).expect("an engine");
+    let lab = Lab::new(false);
+    let mut engine = trine_proxy::Engine::new(lab::config(&lab.host, false)).expect("an engine");
     for number in 0..SERVICES {
         engine.model.set_service(key(number), Some(service(number)));
         engine.model.set_slice(key(number), Some(slice(number, 0)));

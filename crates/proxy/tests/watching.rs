@@ -102,7 +102,7 @@ fn events_of_the_api_reach_the_kernel_and_the_rules_stay_at_the_end() {
     if !trine_kernel::testing::root(NAME) || !trine_kernel::testing::program(NAME, "ip") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::new(false);
     lab.serve("a", 8080);
     lab.serve("b", 8080);
     let (service_events, service_lines) = mpsc::unbounded_channel();
@@ -122,7 +122,7 @@ fn events_of_the_api_reach_the_kernel_and_the_rules_stay_at_the_end() {
         Client::new(api, "default")
     };
     let stop = CancellationToken::new();
-    let config = lab::config(&lab.host);
+    let config = lab::config(&lab.host, false);
     let running = {
         let stop = stop.clone();
         runtime.spawn(async move { trine_proxy::run(client, config, stop).await })

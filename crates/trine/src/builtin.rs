@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::{Cidr, Cidrs};
 use trine_typed::kube::{Client, Error};
 
 use crate::layout::Layout;
 use crate::settings::Settings;
 
-/// Prefix length of one node's Pod range.
-pub const NODE_PREFIX: u8 = 24;
+/// Prefix length of one node's Pod range of IPv4, and of IPv6.
+pub const NODE_PREFIX: (u8, u8) = (24, 64);
 /// How often, and how far apart, it is tried to make an object of a kind that has just been defined.
 const DEFINED_LOOKS: u32 = 150;
 const DEFINED_PAUSE: Duration = Duration::from_millis(200);
@@ -20,10 +20,10 @@ const DEFINED_PAUSE: Duration = Duration::from_millis(200);
 pub const NODE_ACCOUNT: &str = "trine-node";
 
 /// What a node's Pods are given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// Their range.
-    pub range: Cidr,
+    /// Their range, of each family.
+    pub range: Cidrs,
     /// The MTU of their links in bytes, if it is not the kernel's default.
     pub mtu: Option<u32>,
 }
@@ -45,7 +45,7 @@ pub fn write_network_to(dir: &Path, state: &Path, instance: &str, given: Given) 
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let conflist = trine_cni::default_network(&trine_cni::DefaultNetwork {
         instance,
-        pod_cidrs: &[given.range],
+        pod_cidrs: &given.range.iter().collect::<Vec<_>>(),
         data_dir: state,
         mtu: given.mtu,
     });
@@ -58,12 +58,12 @@ pub fn write_network_to(dir: &Path, state: &Path, instance: &str, given: Given) 
 }
 
 /// The range that the first node is given out of the cluster's.
-///
-/// # Errors
-/// If that is no range.
-pub fn first_node_range(cluster: &str) -> anyhow::Result<Cidr> {
-    let cluster: Cidr = cluster.parse().context("the Pod range")?;
-    Ok(Cidr { addr: cluster.addr, len: cluster.len.max(NODE_PREFIX) })
+#[must_use]
+pub fn first_node_range(cluster: &Cidrs) -> Cidrs {
+    cluster.map(|range| {
+        let prefix = if range.is_v6() { NODE_PREFIX.1 } else { NODE_PREFIX.0 };
+        Cidr { addr: range.addr, len: range.len.max(prefix) }
+    })
 }
 
 /// Creates the built-in StorageClass and CSIDriver, the kinds of snapshots and of further networks, the class of the driver's, the account of node planes

@@ -1,15 +1,17 @@
 //! What is chosen once for a data dir and kept: the instance id, the ranges, the node's name. Several Trines may share
 //! a machine, so ranges are probed against what the machine already routes.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::Ipv4Addr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use trine_kernel::netlink::Cidrs;
 
-use crate::cli::node_args::OverlayArgs;
+use crate::cli::node_args::NetworkArgs;
+use crate::families::{IpFamily, Site};
 use crate::layout::Layout;
 
 /// Chosen at the first start.
@@ -17,15 +19,15 @@ use crate::layout::Layout;
 pub struct Identity {
     /// Six hex digits, in every global name.
     pub instance: String,
-    /// The cluster's Pod range.
+    /// The cluster's Pod range, or one of each family with a comma between them.
     pub pod_cidr: String,
-    /// The cluster's Service range.
+    /// The cluster's Service range, or one of each family.
     pub service_cidr: String,
     /// The node's name.
     pub node: String,
     /// The API server's port, kept so that kubeconfigs stay valid.
     pub api_port: u16,
-    /// The Pod range that this node was given last.
+    /// The Pod range that this node was given last, or one of each family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_range: Option<String>,
     /// The MTU that its Pods were given last, in bytes, if it is not the kernel's default.
@@ -37,7 +39,7 @@ pub struct Identity {
     /// Who computes the checksums of what goes through tunnels, if somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel_checksums: Option<String>,
-    /// The range of the nodes on this machine, once there are several.
+    /// The range of the nodes on this machine, once there are several, or one of each family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_cidr: Option<String>,
     /// How many nodes this machine has.
@@ -74,8 +76,10 @@ impl Identity {
             let mut held = Vec::new();
             for range in [&identity.pod_cidr, &identity.service_cidr].into_iter().chain(&identity.nodes_cidr)
             {
+                // That of IPv4, of which there are few; the other is drawn out of many.
+                let first = range.split(',').next().unwrap_or(range);
                 held.push(
-                    reserve(range).with_context(|| format!("another Trine on this machine uses {range}"))?,
+                    reserve(first).with_context(|| format!("another Trine on this machine uses {range}"))?,
                 );
             }
             return Ok((identity, held));
@@ -150,6 +154,9 @@ impl Identity {
             let taken = routed(&std::fs::read_to_string("/proc/net/route").unwrap_or_default());
             let (range, reserved) = choose(&[222, 223, 224, 225, 226, 227, 228, 229, 230, 231], &taken)
                 .context("every range that Trine tries for nodes is in use on this machine")?;
+            let pods: Cidrs = self.pod_cidr.parse().context("the Pod range")?;
+            let site = pods.family(true).and_then(Site::of);
+            let range = site.map_or(range.clone(), |site| format!("{range},{}", site.nodes()));
             (self.nodes_cidr, held) = (Some(range), Some(reserved));
         }
         (self.nodes, self.node_links) = (nodes, links);
@@ -157,11 +164,14 @@ impl Identity {
         Ok(held)
     }
 
-    /// Keeps how other nodes are to be reached, as far as somebody says it now.
+    /// Keeps which addresses there are and how other nodes are to be reached, as far as somebody says it now.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn set_overlay(&mut self, layout: &Layout, told: &OverlayArgs) -> anyhow::Result<()> {
+    /// If the cluster was made with other families, or the file cannot be written.
+    pub fn set_network(&mut self, layout: &Layout, told: &NetworkArgs) -> anyhow::Result<()> {
+        if let Some(family) = told.ip_family {
+            self.set_family(layout, family)?;
+        }
         let before = (self.overlay.clone(), self.tunnel_checksums.clone());
         let mode = told.overlay.map(|mode| mode.to_string()).or(before.0.clone());
         let checksums = told.tunnel_checksums.map(|told| told.to_string()).or(before.1.clone());
@@ -169,6 +179,25 @@ impl Identity {
             return Ok(());
         }
         (self.overlay, self.tunnel_checksums) = (mode, checksums);
+        self.save(layout)
+    }
+
+    /// Chooses the ranges of IPv6, before the first start.
+    fn set_family(&mut self, layout: &Layout, family: IpFamily) -> anyhow::Result<()> {
+        let pods: Cidrs = self.pod_cidr.parse().context("the Pod range")?;
+        let now = IpFamily::of(&pods);
+        if now == family {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            family == IpFamily::Dual && !layout.kubeconfig().exists(),
+            "this cluster was made with --ip-family {now}, which nodes and Services keep: `trine down --purge` begins anew"
+        );
+        let mut number = [0; 5];
+        getrandom::fill(&mut number).map_err(|e| anyhow::anyhow!("no random numbers: {e}"))?;
+        let site = Site::new(number);
+        self.pod_cidr = format!("{},{}", self.pod_cidr, site.pods());
+        self.service_cidr = format!("{},{}", self.service_cidr, site.services());
         self.save(layout)
     }
 
@@ -238,29 +267,6 @@ pub fn free_port(first: u16) -> anyhow::Result<(u16, Reservation)> {
             std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok().then_some((port, held))
         })
         .with_context(|| format!("no free port from {first} to {}", first + PORTS))
-}
-
-/// The address by which this machine is reached, and so its Pods' way to the API server. No packet is sent.
-///
-/// # Errors
-/// If the machine has no address but loopback.
-pub fn node_ip() -> anyhow::Result<IpAddr> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // Any address outside the machine: connecting a UDP socket only looks a route up.
-    let routed = socket.connect("198.51.100.1:9").and_then(|()| socket.local_addr());
-    if let Ok(address) = routed
-        && !address.ip().is_loopback()
-    {
-        return Ok(address.ip());
-    }
-    let mut route = trine_kernel::netlink::Route::open()?;
-    let interfaces = route.addresses(None).context("cannot list this machine's addresses")?;
-    let usable = |ip: &IpAddr| matches!(ip, IpAddr::V4(a) if !a.is_loopback() && !a.is_link_local());
-    interfaces
-        .into_iter()
-        .map(|a| a.addr.addr)
-        .find(usable)
-        .context("this machine has no address but loopback: Pods could not reach the API server")
 }
 
 /// This machine's name, as a node may have it.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trine_kernel::netlink::{Cidr, Route};
+use trine_kernel::netlink::{Cidr, Cidrs, Route};
 use trine_kernel::nft::{Family, Nft};
 
 use crate::identity::Identity;
@@ -71,9 +71,14 @@ fn mounts(layout: &Layout) -> Vec<String> {
 fn network(identity: &Identity) -> Vec<String> {
     let mut found = Vec::new();
     let prefix = format!("tr{}", identity.instance);
+    let ranges = [&identity.pod_cidr, &identity.service_cidr].map(|ranges| ranges.parse::<Cidrs>().ok());
     let ranges: Vec<Cidr> =
-        [&identity.pod_cidr, &identity.service_cidr].into_iter().filter_map(|r| r.parse().ok()).collect();
-    let listed = Route::open().and_then(|mut route| Ok((route.links()?, route.routes(false)?)));
+        ranges.iter().flatten().flat_map(|ranges| ranges.iter().collect::<Vec<_>>()).collect();
+    let listed = Route::open().and_then(|mut route| {
+        let (links, mut routes) = (route.links()?, route.routes(false)?);
+        routes.extend(route.routes(true)?);
+        Ok((links, routes))
+    });
     match listed {
         Ok((links, routes)) => {
             let ours = links.into_iter().filter(|l| l.name.starts_with(&prefix));

@@ -13,6 +13,7 @@ mod demo;
 mod dies;
 mod down;
 mod elf;
+mod families;
 mod identity;
 mod layout;
 mod leftovers;

@@ -1,16 +1,16 @@
 //! The planes of a node: runtime, storage, kubelet, routes to the other nodes, proxy, policies, names. In `up` beside the control plane,
 //! in `agent` alone.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::Cidrs;
 use trine_proxy::ProxyError;
 use trine_typed::kube::Client;
 
 use crate::builtin::{self, Given};
+use crate::families::NodeIps;
 use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::node_words::NodeWords;
@@ -27,8 +27,8 @@ pub struct Node {
     pub layout: Layout,
     /// Its names. `node_range` is known on a first start of a server, which gives its own node the first range.
     pub identity: Identity,
-    /// The address by which the API server and the other nodes reach it.
-    pub ip: IpAddr,
+    /// Its addresses.
+    pub ips: NodeIps,
     /// What it knows of the cluster.
     pub settings: Settings,
     /// What the kubelet shows, and shows next.
@@ -58,9 +58,9 @@ pub struct Ways {
 /// # Errors
 /// If the network's configuration cannot be written. The planes are supervised.
 pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plane>> {
-    let range = node.identity.node_range.as_ref().map(|range| range.parse::<Cidr>()).transpose()?;
+    let range = node.identity.node_range.as_ref().map(|range| range.parse::<Cidrs>()).transpose()?;
     let mtu = node.identity.node_mtu;
-    if let Some(range) = range {
+    if let Some(range) = range.clone() {
         builtin::write_network(&node.layout, &node.identity.instance, Given { range, mtu })?;
     }
     let (ranges, range) = watch::channel(range);
@@ -105,16 +105,16 @@ pub fn start(planes: &Planes, node: Node, ways: Ways) -> anyhow::Result<Vec<Plan
 pub async fn proxy(
     client: Client,
     config: trine_proxy::Config,
-    mut range: watch::Receiver<Option<Cidr>>,
+    mut range: watch::Receiver<Option<Cidrs>>,
     stop: CancellationToken,
 ) -> Result<(), ProxyError> {
     loop {
         let known = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            known = range.wait_for(Option::is_some) => known.ok().and_then(|range| *range),
+            known = range.wait_for(Option::is_some) => known.ok().and_then(|range| range.clone()),
         };
         let end = stop.child_token();
-        let config = trine_proxy::Config { node_pod_cidr: known, ..config.clone() };
+        let config = config.clone().with_node_pods(known.as_ref());
         let mut running = std::pin::pin!(trine_proxy::run(client.clone(), config, end.clone()));
         tokio::select! {
             ended = &mut running => return ended,
@@ -133,7 +133,7 @@ pub async fn proxy(
 pub async fn follow_given(
     layout: Layout,
     identity: Identity,
-    mut range: watch::Receiver<Option<Cidr>>,
+    mut range: watch::Receiver<Option<Cidrs>>,
     mut mtu: watch::Receiver<Option<u32>>,
 ) {
     loop {
@@ -142,9 +142,9 @@ pub async fn follow_given(
             // Where nobody tells an MTU, this never ends.
             () = told(&mut mtu) => {}
         }
-        let Some(range) = *range.borrow_and_update() else { continue };
+        let Some(range) = range.borrow_and_update().clone() else { continue };
         let mtu = *mtu.borrow_and_update();
-        let given = Given { range, mtu };
+        let given = Given { range: range.clone(), mtu };
         let written = builtin::write_network(&layout, &identity.instance, given).and_then(|()| {
             let mut current = Identity::load(&layout)?.unwrap_or_else(|| identity.clone());
             (current.node_range, current.node_mtu) = (Some(range.to_string()), mtu);
@@ -167,7 +167,7 @@ fn overlay_config(node: &Node) -> trine_overlay::Me {
     trine_overlay::Me {
         instance: node.identity.instance.clone(),
         node: node.identity.node.clone(),
-        cluster: vec![node.settings.pod_cidr],
+        cluster: node.settings.pod_cidr.iter().collect(),
         mode: node.settings.overlay,
         vni: node.settings.vni,
         checksums: node.settings.checksums,
@@ -208,11 +208,12 @@ fn proxy_config(node: &Node) -> trine_proxy::Config {
     trine_proxy::Config {
         node_name: node.identity.node.clone(),
         instance: node.identity.instance.clone(),
-        pod_cidr: node.settings.pod_cidr,
-        node_pod_cidr: None,
-        service_cidr: node.settings.service_cidr,
-        node_ips: vec![node.ip],
-        neighbours: node.settings.nodes_cidr,
+        ranges: trine_proxy::Ranges::pairs(
+            &node.settings.pod_cidr,
+            &node.settings.service_cidr,
+            node.settings.nodes_cidr.as_ref(),
+        ),
+        node_ips: node.ips.all(),
         netns: None,
     }
 }
@@ -227,7 +228,7 @@ fn policy_config(node: &Node) -> trine_policy::Config {
 
 fn dns_config(node: &Node) -> trine_dns::Config {
     trine_dns::Config {
-        address: node.ip,
+        address: node.ips.primary,
         port: None,
         domain: node.settings.cluster_domain.clone(),
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
@@ -240,7 +241,8 @@ fn kubelet_config(node: &Node) -> trine_kubelet::Config {
     let (cert, key) = next.borrow_and_update().clone();
     trine_kubelet::Config {
         node_name: node.identity.node.clone(),
-        node_ip: node.ip,
+        node_ip: node.ips.primary,
+        other_node_ip: node.ips.other,
         root: node.layout.kubelet(),
         log_root: node.layout.pod_logs(),
         cri_socket: node.layout.cri_socket(),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::Context;
 use serde_json::json;
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::{Cidr, Cidrs};
 use trine_overlay::{Checksums, Mode};
 use trine_typed::k8s_openapi::api::core::v1::ConfigMap;
 use trine_typed::kube::api::{Patch, PatchParams};
@@ -30,12 +30,12 @@ const FIRST_VNI: u32 = 1;
 /// What is the same for all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The Pod addresses of the whole cluster.
-    pub pod_cidr: Cidr,
+    /// The Pod addresses of the whole cluster, of each family.
+    pub pod_cidr: Cidrs,
     /// The virtual addresses of Services.
-    pub service_cidr: Cidr,
+    pub service_cidr: Cidrs,
     /// The addresses of the nodes that share the server's machine, if it has several.
-    pub nodes_cidr: Option<Cidr>,
+    pub nodes_cidr: Option<Cidrs>,
     /// Resolvers for Pods; without any they get the node's own.
     pub cluster_dns: Vec<IpAddr>,
     /// The domain of Services' names.
@@ -54,17 +54,17 @@ impl Settings {
     /// # Errors
     /// If its ranges are none.
     pub fn of(identity: &Identity) -> anyhow::Result<Self> {
-        let service_cidr: Cidr = identity.service_cidr.parse().context("the Service range")?;
+        let service_cidr: Cidrs = identity.service_cidr.parse().context("the Service range")?;
         Ok(Self {
             pod_cidr: identity.pod_cidr.parse().context("the Pod range")?,
-            service_cidr,
             nodes_cidr: identity
                 .nodes_cidr
                 .as_ref()
                 .map(|r| r.parse())
                 .transpose()
                 .context("the nodes' range")?,
-            cluster_dns: vec![dns_address(service_cidr)],
+            cluster_dns: vec![dns_address(service_cidr.primary())],
+            service_cidr,
             cluster_domain: "cluster.local".to_owned(),
             overlay: identity.overlay.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
             checksums: identity.tunnel_checksums.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
@@ -108,7 +108,7 @@ impl Settings {
             (CHECKSUMS, self.checksums.to_string()),
             (VNI, self.vni.to_string()),
         ]);
-        data.extend(self.nodes_cidr.map(|range| (NODES_CIDR, range.to_string())));
+        data.extend(self.nodes_cidr.as_ref().map(|range| (NODES_CIDR, range.to_string())));
         data
     }
 
@@ -116,7 +116,7 @@ impl Settings {
         let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
         // A server of an older version does not say all.
         let said = |key: &str| data.get(key).map(String::as_str);
-        let range = |key: &'static str| text(key).parse::<Cidr>().context(key);
+        let range = |key: &'static str| text(key).parse::<Cidrs>().context(key);
         let dns = text(CLUSTER_DNS).split(',').filter(|a| !a.is_empty());
         Ok(Self {
             pod_cidr: range(POD_CIDR)?,
@@ -156,7 +156,8 @@ mod tests {
             vni: 1,
         };
         let several = Settings {
-            nodes_cidr: Some("10.222.0.0/16".parse().unwrap()),
+            pod_cidr: "10.244.0.0/16,fd00:1:2:100::/56".parse().unwrap(),
+            nodes_cidr: Some("10.222.0.0/16,fd00:1:2:1::/64".parse().unwrap()),
             cluster_dns: vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
             overlay: Mode::Vxlan,
             checksums: Checksums::Software,

@@ -12,9 +12,10 @@ use trine_typed::k8s_openapi::api::core::v1::Node as NodeObject;
 use trine_typed::kube::{Api, Client};
 
 use crate::cli::args::UpArgs;
-use crate::cli::node_args::OverlayArgs;
+use crate::cli::node_args::NetworkArgs;
 use crate::control::{Control, Start, ended};
-use crate::identity::{self, Identity, Reservation};
+use crate::families::NodeIps;
+use crate::identity::{Identity, Reservation};
 use crate::layout::Layout;
 use crate::node::{self, Node, Pair, Ways};
 use crate::node_words::NodeWords;
@@ -55,8 +56,8 @@ pub struct Wanted {
     pub nodes: Option<u8>,
     /// Over how many links; as last time if none is said.
     pub node_links: Option<u8>,
-    /// How other nodes are reached, as far as it is said.
-    pub overlay: OverlayArgs,
+    /// Which addresses there are and how other nodes are reached, as far as it is said.
+    pub network: NetworkArgs,
 }
 
 impl Cluster {
@@ -67,22 +68,23 @@ impl Cluster {
     pub async fn start(layout: Layout, wanted: Wanted) -> anyhow::Result<Self> {
         let lock = daemon::claim(&layout)?;
         let (mut identity, mut reservations) = Identity::claim(&layout)?;
+        identity.set_network(&layout, &wanted.network)?;
         let count = nodes::count(identity.nodes, wanted.nodes)?;
         let links = nodes::links(identity.node_links, wanted.node_links)?;
         if (count, links) != (identity.nodes, identity.node_links) {
             reservations.extend(identity.set_nodes(&layout, count, links)?);
         }
-        identity.set_overlay(&layout, &wanted.overlay)?;
-        let node_ip = match nodes::network::prepare(&identity)? {
-            Some(address) => address,
-            None => identity::node_ip()?,
+        let ips = match nodes::network::prepare(&identity)? {
+            Some(own) => own.into(),
+            None => NodeIps::of_machine()?,
         };
         let stop = CancellationToken::new();
         let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
-        let start = Start { layout: &layout, advertise: node_ip, audit: wanted.audit, store: &wanted.store };
+        let start =
+            Start { layout: &layout, advertise: ips.primary, audit: wanted.audit, store: &wanted.store };
         let control = Control::start(start, &mut identity, &planes).await?;
         let settings = Settings::of(&identity)?;
-        let mut own = own_node(&layout, &identity, &control.api, node_ip, settings.clone())?;
+        let mut own = own_node(&layout, &identity, &control.api, ips, settings.clone())?;
         own.words = wanted.words.clone();
         let user = format!("system:node:{}", identity.node);
         let ways = Ways {
@@ -166,18 +168,18 @@ fn own_node(
     layout: &Layout,
     identity: &Identity,
     api: &ApiServer,
-    ip: IpAddr,
+    ips: NodeIps,
     settings: Settings,
 ) -> anyhow::Result<Node> {
     let mut identity = identity.clone();
     if identity.node_range.is_none() {
-        identity.node_range = Some(builtin::first_node_range(&identity.pod_cidr)?.to_string());
+        identity.node_range = Some(builtin::first_node_range(&settings.pod_cidr).to_string());
     }
-    let serving = serving(api, &identity.node, ip)?;
+    let serving = serving(api, &identity.node, ips.primary)?;
     Ok(Node {
         layout: layout.clone(),
         identity,
-        ip,
+        ips: ips.within(&settings.pod_cidr),
         settings,
         serving,
         ca_pem: api.ca_pem().to_owned(),
@@ -215,8 +217,8 @@ pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let since = Instant::now();
     let (store, words) = (args.store.clone(), args.node.clone());
-    let (nodes, node_links, overlay) = (args.nodes, args.node_links, args.overlay.clone());
-    let wanted = Wanted { audit: audit(args), store, words, nodes, node_links, overlay };
+    let (nodes, node_links, network) = (args.nodes, args.node_links, args.network.clone());
+    let wanted = Wanted { audit: audit(args), store, words, nodes, node_links, network };
     let cluster = Cluster::start(layout, wanted).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
@@ -248,7 +250,7 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg("--data-dir").arg(layout.root()).args(args.store.words());
-    command.args(args.node.words()).args(args.overlay.words());
+    command.args(args.node.words()).args(args.network.words());
     if let Some(nodes) = args.nodes {
         command.arg("--nodes").arg(nodes.to_string());
     }

@@ -203,11 +203,10 @@ pub fn veth_error(error: NetlinkError, host: &str, ifname: &str) -> CniError {
 
 /// Lets the host pass on packets of the families of `addrs`.
 pub fn forward(addrs: &[Cidr]) -> Result<(), CniError> {
-    if addrs.iter().any(|a| a.addr.is_ipv4()) {
-        sysctl::ensure("net/ipv4/ip_forward", "1")?;
-    }
-    if addrs.iter().any(|a| a.addr.is_ipv6()) {
-        sysctl::ensure("net/ipv6/conf/all/forwarding", "1")?;
+    for v6 in [false, true] {
+        if addrs.iter().any(|a| a.addr.is_ipv6() == v6) {
+            sysctl::forward(v6)?;
+        }
     }
     Ok(())
 }

@@ -23,14 +23,18 @@ pub async fn run(cx: Cx) {
     nodes.ready().await;
     loop {
         let all = nodes.all();
-        let range = |n: &Node| n.spec.as_ref().and_then(|s| s.pod_cidr.clone());
-        let taken = all.iter().filter_map(|n| range(n)).collect();
+        let ranges = |n: &Node| {
+            let spec = n.spec.as_ref();
+            let all = spec.and_then(|s| s.pod_cidrs.clone()).unwrap_or_default();
+            if all.is_empty() { spec.and_then(|s| s.pod_cidr.clone()).into_iter().collect() } else { all }
+        };
+        let taken = all.iter().flat_map(|n| ranges(n)).collect();
         let mut without: Vec<String> =
-            all.iter().filter(|n| range(n).is_none()).map(|n| n.name_any()).collect();
+            all.iter().filter(|n| ranges(n).is_empty()).map(|n| n.name_any()).collect();
         without.sort();
         let api: Api<Node> = Api::all(cx.client.clone());
-        for (node, range) in plan::assign(&cx.config.pod_cidr, cx.config.node_prefix, &taken, &without) {
-            let patch = json!({"spec": {"podCIDR": range, "podCIDRs": [range]}});
+        for (node, ranges) in plan::assign(&cx.config.pod_cidr, cx.config.node_prefix, &taken, &without) {
+            let patch = json!({"spec": {"podCIDR": ranges.first(), "podCIDRs": ranges}});
             let done = api.patch(&node, &PatchParams::default(), &Patch::Merge(&patch)).await;
             if let Err(error) = done.map_err(ControllerError::of("give a Pod range to node", node)) {
                 log("node-ipam", &error);

@@ -53,7 +53,7 @@ impl Cluster {
         let config = trine_controllers::Config {
             ca_pem: "ca".to_owned(),
             pod_cidr: "10.244.0.0/16".to_owned(),
-            node_prefix: 24,
+            node_prefix: (24, 64),
             signer: None,
         };
         let accounts = server.accounts();

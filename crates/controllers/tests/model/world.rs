@@ -161,7 +161,7 @@ impl World {
         let config = trine_controllers::Config {
             ca_pem: "ca".to_owned(),
             pod_cidr: "10.244.0.0/16".to_owned(),
-            node_prefix: 24,
+            node_prefix: (24, 64),
             signer: None,
         };
         tokio::spawn(trine_controllers::run(clients, config, self.stop.clone()));

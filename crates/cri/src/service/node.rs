@@ -9,7 +9,7 @@ use trine_contracts::cri::{
 };
 
 use trine_kernel::mountpoint::can_map_owners;
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::Cidrs;
 
 use super::Service;
 use crate::error::chain;
@@ -29,15 +29,15 @@ pub(super) fn runtime_config() -> RuntimeConfigResponse {
 }
 
 impl Service {
-    /// Passes on which range the node's Pods have: the network's configuration is written by whoever started the runtime.
+    /// Passes on which ranges the node's Pods have, one for each family: the network's configuration is written by whoever started the runtime.
     pub(super) fn set_pod_range(&self, ranges: &str) -> Result<(), Status> {
-        // One for each family, the first one's first. None is nothing new.
-        let Some(range) = ranges.split(',').next().filter(|range| !range.is_empty()) else { return Ok(()) };
-        let range: Cidr = range
-            .parse()
-            .map_err(|_| Status::invalid_argument(format!("UpdateRuntimeConfig: {range:?} is no range")))?;
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let told: Result<Cidrs, _> = ranges.parse();
+        let ranges = told.map_err(|e| Status::invalid_argument(format!("UpdateRuntimeConfig: {e}")))?;
         if let Some(told) = &self.0.inner.config.pod_range {
-            told.send_if_modified(|old| old.replace(range) != Some(range));
+            told.send_if_modified(|old| old.replace(ranges.clone()) != Some(ranges));
         }
         Ok(())
     }

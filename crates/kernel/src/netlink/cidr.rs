@@ -35,6 +35,12 @@ impl Cidr {
         Self { addr, len: 0 }
     }
 
+    /// Whether it is of IPv6.
+    #[must_use]
+    pub const fn is_v6(self) -> bool {
+        self.addr.is_ipv6()
+    }
+
     /// The same prefix without host bits.
     #[must_use]
     pub fn network(self) -> Self {

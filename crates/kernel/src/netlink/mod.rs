@@ -7,11 +7,12 @@
 //! - [`Vxlan`], [`Forward`] frames in datagrams, and to which machine
 //! - [`Monitor`] what changes, as the kernel tells it
 //! - [`SourceRule`], [`TokenBucket`] which table a packet's route is in, and how fast frames leave
-//! - [`Cidr`], [`Address`], [`RouteEntry`], [`Neighbour`] what is on them
+//! - [`Cidr`], [`Cidrs`], [`Address`], [`RouteEntry`], [`Neighbour`] what is on them
 //! - [`NetlinkError`] keeps the errno, the kernel's own words and the object
 
 mod addr;
 mod cidr;
+mod cidrs;
 mod error;
 mod link;
 mod link_change;
@@ -28,6 +29,7 @@ mod vxlan;
 
 pub use addr::Address;
 pub use cidr::{Cidr, CidrError};
+pub use cidrs::{Cidrs, CidrsError};
 pub use error::NetlinkError;
 pub use link::{Link, LinkId, Mac, MacError};
 pub use link_change::{LinkChange, Veth, VethPeer};

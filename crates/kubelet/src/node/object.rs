@@ -233,10 +233,14 @@ pub fn status(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> NodeS
     let (capacity, allocatable) = resources(facts.machine, &facts.config.eviction_hard);
     let address = |kind: &str, address: String| NodeAddress { type_: kind.to_owned(), address };
     NodeStatus {
-        addresses: Some(vec![
-            address("InternalIP", facts.config.node_ip.to_string()),
-            address("Hostname", facts.config.node_name.clone()),
-        ]),
+        addresses: Some(
+            facts
+                .config
+                .node_ips()
+                .map(|ip| address("InternalIP", ip.to_string()))
+                .chain([address("Hostname", facts.config.node_name.clone())])
+                .collect(),
+        ),
         capacity: Some(capacity),
         allocatable: Some(allocatable),
         conditions: Some(conditions(facts.health, facts.pressure, old, now)),

@@ -164,7 +164,7 @@ impl NodeStatusManager {
     async fn tell_pod_range(&self, told: &mut Option<String>) {
         let name = &self.config.node_name;
         let range = match api("get Node", name, self.nodes.get(name)).await {
-            Ok(node) => node.spec.and_then(|spec| spec.pod_cidr),
+            Ok(node) => node.spec.and_then(|spec| spec.pod_cidrs).map(|ranges| ranges.join(",")),
             Err(error) => return tracing::warn!(error = error.chain(), "the Node's Pod range is not known"),
         };
         let Some(range) = range.filter(|range| told.as_ref() != Some(range)) else { return };

@@ -386,7 +386,6 @@ impl Worker {
             return old;
         }
         let memory = self.memory();
-        let host_ip = self.ctx.config.node_ip.to_string();
         let fresh = status::generate(&StatusInput {
             pod: &self.pod,
             observed: &self.observed,
@@ -395,7 +394,7 @@ impl Worker {
             numbers: &self.numbers(),
             pending: self.pending.as_ref(),
             runtime: self.ctx.runtime.name(),
-            host_ip: &host_ip,
+            host_ips: &self.ctx.facts.host_ips,
             stopping: self.stopping.is_some(),
             failed: self.failed.as_ref().map(|f| (f.reason.as_str(), f.message.as_str())),
             start_time: self.started,

@@ -32,7 +32,7 @@ pub struct StatusInput<'a> {
     /// Name of the runtime.
     pub runtime: &'a str,
     /// Address of the node.
-    pub host_ip: &'a str,
+    pub host_ips: &'a [String],
     /// Whether everything is being ended: nothing will be restarted.
     pub stopping: bool,
     /// Phase reason and message of a Pod that failed as a whole.
@@ -79,8 +79,8 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
         conditions: Some(all),
         message: input.failed.map(|f| f.1.to_owned()).or_else(|| old.and_then(|s| s.message.clone())),
         reason: input.failed.map(|f| f.0.to_owned()).or_else(|| old.and_then(|s| s.reason.clone())),
-        host_ip: Some(input.host_ip.to_owned()),
-        host_ips: Some(vec![HostIP { ip: input.host_ip.to_owned() }]),
+        host_ip: input.host_ips.first().cloned(),
+        host_ips: Some(input.host_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
         pod_ip: ips.first().map(|ip| ip.ip.clone()),
         pod_ips: (!ips.is_empty()).then_some(ips),
         start_time: old.and_then(|s| s.start_time.clone()).or(Some(Time(input.start_time))),
@@ -97,7 +97,7 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
 fn addresses(input: &StatusInput<'_>, sandbox: &[String]) -> Vec<PodIP> {
     let made = input.observed.sandbox().is_some();
     if spec::host_network(input.pod) && made {
-        return vec![PodIP { ip: input.host_ip.to_owned() }];
+        return input.host_ips.iter().map(|ip| PodIP { ip: ip.clone() }).collect();
     }
     if sandbox.is_empty() {
         return input.pod.status.as_ref().and_then(|s| s.pod_ips.clone()).unwrap_or_default();

@@ -62,7 +62,7 @@ impl Case {
             numbers: &self.numbers,
             pending: self.pending.as_ref(),
             runtime: "trine",
-            host_ip: "192.168.0.1",
+            host_ips: &["192.168.0.1".to_owned()],
             stopping: self.stopping,
             failed: None,
             start_time: Timestamp::from_second(5).unwrap(),

@@ -128,7 +128,7 @@ impl Cluster {
         let controllers = trine_controllers::Config {
             ca_pem: self.kubelet.client_ca_pem.clone(),
             pod_cidr: "10.77.0.0/16".to_owned(),
-            node_prefix: 24,
+            node_prefix: (24, 64),
             signer: None,
         };
         let csi = trine_csi_controllers::Config {

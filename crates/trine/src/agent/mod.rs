@@ -28,7 +28,8 @@ use trine_typed::kube::Client;
 use crate::cli::node_args::{AgentArgs, JoinArgs};
 use crate::control::ended;
 use crate::daemon;
-use crate::identity::{self, Identity};
+use crate::families::NodeIps;
+use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::node::{self, Node, Pair, Ways};
 use crate::planes::Planes;
@@ -110,8 +111,8 @@ async fn start(
     stop: &CancellationToken,
 ) -> anyhow::Result<Vec<crate::planes::Plane>> {
     let mut identity = Identity::of_node(layout, args.node_name.clone())?;
-    let ip = args.node_ip.map_or_else(identity::node_ip, Ok)?;
-    let joined = join(layout, &identity.node, ip, &args.join).await?;
+    let ips = NodeIps::told(&args.node_ip)?;
+    let joined = join(layout, &identity.node, ips.primary, &args.join).await?;
     let of_node = joined.client;
     let (newest_planes, of_planes) = watch::channel(None);
     let of_planes = current::client(of_planes);
@@ -121,7 +122,7 @@ async fn start(
     let node = Node {
         layout: layout.clone(),
         identity,
-        ip,
+        ips: ips.within(&settings.pod_cidr),
         settings,
         serving: joined.serving,
         ca_pem: joined.ca_pem,

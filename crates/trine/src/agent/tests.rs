@@ -45,7 +45,7 @@ impl Server {
         let config = trine_controllers::Config {
             ca_pem: api.ca_pem().to_owned(),
             pod_cidr: "10.244.0.0/16".to_owned(),
-            node_prefix: 24,
+            node_prefix: (24, 64),
             signer: Some(trine_controllers::SigningKey { key_pem: api.ca_key_pem() }),
         };
         let clients = trine_controllers::Clients::new(reads, account);

@@ -1,12 +1,11 @@
 //! `trine cri`, `csi-driver`, `kubelet`, `proxy`, `policy`: what each node has.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::Cidrs;
 use trine_typed::client::from_kubeconfig;
 use trine_typed::k8s_openapi::api::core::v1::Node as NodeObject;
 use trine_typed::kube::runtime::watcher;
@@ -16,7 +15,8 @@ use trine_typed::mirror::Mirror;
 use super::{authority, path_of, path_or, read, until_signalled};
 use crate::builtin::{self, Given};
 use crate::cli::alone_args::{CriArgs, CsiDriverArgs, KubeletArgs, PolicyArgs, ProxyArgs};
-use crate::identity::{self, Identity};
+use crate::families::NodeIps;
+use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::node::Pair;
 use crate::{agent, daemon, node};
@@ -29,12 +29,12 @@ pub async fn cri(args: &CriArgs) -> anyhow::Result<()> {
     let layout = Layout::new(&args.data_dir.data_dir)?;
     let _lock = daemon::claim_plane(&layout, "cri")?;
     let (identity, _ranges) = Identity::claim(&layout)?;
-    let range = match &identity.node_range {
+    let range: Cidrs = match &identity.node_range {
         Some(range) => range.parse().context("the node's Pod range")?,
-        None => builtin::first_node_range(&identity.pod_cidr)?,
+        None => builtin::first_node_range(&identity.pod_cidr.parse().context("the Pod range")?),
     };
     let mtu = identity.node_mtu;
-    builtin::write_network(&layout, &identity.instance, Given { range, mtu })?;
+    builtin::write_network(&layout, &identity.instance, Given { range: range.clone(), mtu })?;
     let (told, ranges) = watch::channel(Some(range));
     let mut config = node::cri_config(&layout, &identity, &args.registries);
     config.pod_range = Some(told);
@@ -77,14 +77,14 @@ pub async fn kubelet(args: &KubeletArgs) -> anyhow::Result<()> {
     let _lock = daemon::claim_plane(&layout, "kubelet")?;
     let identity = Identity::of_node(&layout, args.node_name.clone())?;
     let socket = path_or(args.container_runtime_endpoint.as_ref(), layout.cri_socket())?;
-    let ip = address(args.node_ip)?;
+    let ips = NodeIps::told(&args.node_ip)?;
     let (client, ca_pem, mut serving) = match &args.kubeconfig {
         Some(path) => {
             let (_, serving) = watch::channel(shown(args, &identity.node)?);
             (from_kubeconfig(path).await?, authority::pem(path)?, serving)
         }
         None => {
-            let joined = agent::join(&layout, &identity.node, ip, &args.join).await?;
+            let joined = agent::join(&layout, &identity.node, ips.primary, &args.join).await?;
             (joined.client, joined.ca_pem, joined.serving)
         }
     };
@@ -102,7 +102,9 @@ pub async fn kubelet(args: &KubeletArgs) -> anyhow::Result<()> {
         logs: args.words.logs(),
         pod_networks: args.words.networks(),
         tell_pod_range: true,
-        ..trine_kubelet::Config::new(&identity.node, ip, layout.kubelet(), socket)
+        // Unlike a node of `up`, it does not know the cluster's families: only what it is told.
+        other_node_ip: if args.node_ip.is_empty() { None } else { ips.other },
+        ..trine_kubelet::Config::new(&identity.node, ips.primary, layout.kubelet(), socket)
     };
     until_signalled(|stop| async move { Ok(trine_kubelet::run(config, client, stop).await?) }).await
 }
@@ -115,10 +117,6 @@ fn shown(args: &KubeletArgs, node: &str) -> anyhow::Result<Pair> {
     }
 }
 
-fn address(told: Option<IpAddr>) -> anyhow::Result<IpAddr> {
-    told.map_or_else(identity::node_ip, Ok)
-}
-
 /// `trine proxy`, until SIGINT or SIGTERM. What it has set up goes on until `trine down`.
 ///
 /// # Errors
@@ -128,25 +126,18 @@ pub async fn proxy(args: &ProxyArgs) -> anyhow::Result<()> {
     let _lock = daemon::claim_plane(&layout, "proxy")?;
     let identity = Identity::of_node(&layout, args.node_name.clone())?;
     let client = from_kubeconfig(&args.kubeconfig).await?;
+    let pods: Cidrs = args.cluster_cidr.parse().context("--cluster-cidr")?;
+    let services: Cidrs = args.service_cidr.parse().context("--service-cidr")?;
     let config = trine_proxy::Config {
         node_name: identity.node,
         instance: identity.instance,
-        pod_cidr: args.cluster_cidr.parse().context("--cluster-cidr")?,
-        node_pod_cidr: None,
-        service_cidr: args.service_cidr.parse().context("--service-cidr")?,
-        node_ips: vec![address(args.node_ip)?],
-        neighbours: None,
+        ranges: trine_proxy::Ranges::pairs(&pods, &services, None),
+        node_ips: NodeIps::told(&args.node_ip)?.all(),
         netns: None,
     };
     until_signalled(|stop| async move {
         let (told, range) = watch::channel(None);
-        tokio::spawn(follow_node(
-            client.clone(),
-            config.node_name.clone(),
-            config.pod_cidr,
-            told,
-            stop.clone(),
-        ));
+        tokio::spawn(follow_node(client.clone(), config.node_name.clone(), pods, told, stop.clone()));
         Ok(node::proxy(client, config, range, stop).await?)
     })
     .await
@@ -169,8 +160,8 @@ pub async fn policy(args: &PolicyArgs) -> anyhow::Result<()> {
 async fn follow_node(
     client: Client,
     name: String,
-    cluster: Cidr,
-    told: watch::Sender<Option<Cidr>>,
+    cluster: Cidrs,
+    told: watch::Sender<Option<Cidrs>>,
     stop: CancellationToken,
 ) {
     let changed = Arc::new(Notify::new());
@@ -182,8 +173,8 @@ async fn follow_node(
             () = changed.notified() => {}
         }
         let Some(node) = nodes.get("", &name) else { continue };
-        let given = node.spec.as_ref().and_then(|spec| spec.pod_cidr.as_ref()?.parse().ok());
-        let range = Some(given.unwrap_or(cluster));
-        told.send_if_modified(|old| std::mem::replace(old, range) != range);
+        let given = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_ref()?.join(",").parse().ok());
+        let range = Some(given.unwrap_or_else(|| cluster.clone()));
+        told.send_if_modified(|old| std::mem::replace(old, range.clone()) != range);
     }
 }

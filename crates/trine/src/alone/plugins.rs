@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::Cidrs;
 
 use crate::builtin::{self, Given};
 use crate::cli::alone_args::CniCommand;
@@ -25,7 +25,7 @@ pub fn run(command: &CniCommand) -> anyhow::Result<()> {
     if let (Some(conf_dir), Some(range)) = (conf_dir, pod_cidr) {
         let layout = Layout::new(&data_dir.data_dir)?;
         let identity = Identity::of_node(&layout, None)?;
-        let range: Cidr = range.parse().context("--pod-cidr")?;
+        let range: Cidrs = range.parse().context("--pod-cidr")?;
         let given = Given { range, mtu: identity.node_mtu };
         let path = builtin::write_network_to(conf_dir, &layout.cni_state(), &identity.instance, given)?;
         println!("{}", path.display());

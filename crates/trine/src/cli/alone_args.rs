@@ -119,7 +119,7 @@ pub struct ControllersArgs {
     /// The cluster that is kept as it should be; its user needs an administrator's rights
     #[arg(long)]
     pub kubeconfig: PathBuf,
-    /// The range that the nodes' Pod ranges are cut from
+    /// The range that the nodes' Pod ranges are cut from; of each family one, with a comma between them
     #[arg(long, default_value = "10.244.0.0/16")]
     pub cluster_cidr: String,
     /// The authority that every namespace is told, PEM [default: the kubeconfig's]
@@ -148,9 +148,10 @@ pub struct KubeletArgs {
     /// The node's name [default: this machine's]
     #[arg(long, value_name = "NAME")]
     pub node_name: Option<String>,
-    /// The address at which the API server and other nodes reach it [default: the one by which this machine is reached]
-    #[arg(long, value_name = "IP")]
-    pub node_ip: Option<IpAddr>,
+    /// The address at which the API server and other nodes reach it, and one of the other family [default: the one by which this
+    /// machine is reached]
+    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    pub node_ip: Vec<IpAddr>,
     /// Resolvers for Pods; the node's own when left out
     #[arg(long, value_name = "IP")]
     pub cluster_dns: Vec<IpAddr>,
@@ -183,18 +184,18 @@ pub struct ProxyArgs {
     /// The cluster whose Services are found
     #[arg(long)]
     pub kubeconfig: PathBuf,
-    /// The Pod addresses of the whole cluster
+    /// The Pod addresses of the whole cluster; of each family one, with a comma between them
     #[arg(long, value_name = "RANGE")]
     pub cluster_cidr: String,
-    /// The virtual addresses of Services
+    /// The virtual addresses of Services; of each family one
     #[arg(long, value_name = "RANGE")]
     pub service_cidr: String,
     /// The node's name [default: this machine's]
     #[arg(long, value_name = "NAME")]
     pub node_name: Option<String>,
-    /// The node's address [default: the one by which this machine is reached]
-    #[arg(long, value_name = "IP")]
-    pub node_ip: Option<IpAddr>,
+    /// The node's address, and one of the other family [default: those by which this machine is reached]
+    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    pub node_ip: Vec<IpAddr>,
     /// Where its files are
     #[command(flatten)]
     pub data_dir: DataDir,
@@ -225,7 +226,7 @@ pub enum CniCommand {
         /// Write the configuration of the built-in network into this folder, too
         #[arg(long, value_name = "DIR", requires = "pod_cidr")]
         conf_dir: Option<PathBuf>,
-        /// The Pod addresses of this node, for that configuration
+        /// The Pod addresses of this node, for that configuration; of each family one
         #[arg(long, value_name = "RANGE", requires = "conf_dir")]
         pod_cidr: Option<String>,
         /// Where that network keeps its addresses

@@ -8,7 +8,7 @@ use super::alone_args::{
     CniCommand, ControllersArgs, CriArgs, CsiControllersArgs, CsiDriverArgs, DnsArgs, KubeletArgs,
     PolicyArgs, ProxyArgs, SchedulerArgs,
 };
-use super::node_args::{AgentArgs, OverlayArgs, Place, ServerArgs, TokenCommand};
+use super::node_args::{AgentArgs, NetworkArgs, Place, ServerArgs, TokenCommand};
 use crate::layout::DEFAULT_DATA_DIR;
 use crate::node_words::NodeWords;
 use crate::registries::RegistryArgs;
@@ -137,9 +137,9 @@ pub struct UpArgs {
     /// last time, at first 1]
     #[arg(long, value_name = "N")]
     pub node_links: Option<u8>,
-    /// How other nodes are reached
+    /// Its addresses, and how other nodes are reached
     #[command(flatten)]
-    pub overlay: OverlayArgs,
+    pub network: NetworkArgs,
     /// Return when the nodes are Ready; the daemon goes on
     #[arg(long)]
     pub detach: bool,

@@ -8,13 +8,17 @@ use clap::{Args, Subcommand};
 use trine_overlay::{Checksums, Mode};
 
 use super::args::{DataDir, Target};
+use crate::families::IpFamily;
 use crate::layout::Layout;
 use crate::node_words::NodeWords;
 use crate::storage::StoreArgs;
 
-/// How the nodes of a cluster reach each other's Pods.
+/// The addresses of a cluster, and how its nodes reach each other's Pods.
 #[derive(Debug, Clone, Default, Args)]
-pub struct OverlayArgs {
+pub struct NetworkArgs {
+    /// The addresses of Pods and Services: `ipv4`, or `dual` for IPv6 beside it; chosen at the first start [default: ipv4]
+    #[arg(long, value_name = "FAMILY")]
+    pub ip_family: Option<IpFamily>,
     /// How nodes reach each other's Pods: `direct` routes to neighbours, `vxlan` tunnels to all, `auto` routes to neighbours and tunnels
     /// to others; nodes read it when they start [default: as last time, at first auto]
     #[arg(long, value_name = "HOW")]
@@ -25,13 +29,14 @@ pub struct OverlayArgs {
     pub tunnel_checksums: Option<Checksums>,
 }
 
-impl OverlayArgs {
+impl NetworkArgs {
     /// The words that say the same to another process.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let mode = self.overlay.map(|mode| ["--overlay".to_owned(), mode.to_string()]);
         let checksums = self.tunnel_checksums.map(|told| ["--tunnel-checksums".to_owned(), told.to_string()]);
-        mode.into_iter().chain(checksums).flatten().collect()
+        let family = self.ip_family.map(|family| ["--ip-family".to_owned(), family.to_string()]);
+        mode.into_iter().chain(checksums).chain(family).flatten().collect()
     }
 }
 
@@ -44,9 +49,9 @@ pub struct ServerArgs {
     /// The address at which nodes and Pods reach it [default: the one by which this machine is reached]
     #[arg(long, value_name = "IP")]
     pub advertise: Option<IpAddr>,
-    /// How nodes reach each other
+    /// Its addresses, and how nodes reach each other
     #[command(flatten)]
-    pub overlay: OverlayArgs,
+    pub network: NetworkArgs,
     /// Note each request to the API in this file, one line of JSON each
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
@@ -111,9 +116,10 @@ pub struct AgentArgs {
     /// The node's name [default: this machine's]
     #[arg(long, value_name = "NAME")]
     pub node_name: Option<String>,
-    /// The address at which the server and the other nodes reach it [default: the one by which this machine is reached]
-    #[arg(long, value_name = "IP")]
-    pub node_ip: Option<IpAddr>,
+    /// The address at which the server and the other nodes reach it, and one of the other family [default: those by which this machine
+    /// is reached]
+    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    pub node_ip: Vec<IpAddr>,
     /// How it runs
     #[command(flatten)]
     pub node: NodeWords,

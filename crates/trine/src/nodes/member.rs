@@ -186,7 +186,9 @@ fn spawn(layout: &Layout, member: &Member, server: &Server, dir: &Path) -> anyho
     let log = OpenOptions::new().create(true).append(true).open(dir.join("log/trine.log"))?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("agent").arg("--data-dir").arg(dir).arg("--server").arg(&server.url);
-    command.arg("--node-name").arg(&member.name).arg("--node-ip").arg(member.address.addr.to_string());
+    command.arg("--node-name").arg(&member.name).arg("--node-ip");
+    let ips: Vec<String> = member.address.iter().map(|own| own.addr.to_string()).collect();
+    command.arg(ips.join(","));
     command.arg("--in-machine").arg(dir.join("ns")).arg("--seen-as").arg(layout.root()).arg("--while-stdin");
     command.args(server.words.words());
     if token_file(dir).exists() {

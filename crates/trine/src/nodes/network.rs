@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use std::os::fd::AsFd;
-use trine_kernel::netlink::{Cidr, LinkChange, Mac, Request, Route, RouteEntry, Veth, VethPeer};
+use trine_kernel::netlink::{Cidr, Cidrs, LinkChange, Mac, Request, Route, RouteEntry, Veth, VethPeer};
 use trine_kernel::netns::Netns;
 
 use super::plan::{MOST_LINKS, Member, bridge, bridges};
@@ -15,24 +15,24 @@ use crate::identity::Identity;
 /// The link of a node in its machine.
 const LINK: &str = "eth0";
 
-/// Makes the bridges, if this machine has several nodes; gives the host's address on the first.
+/// Makes the bridges, if this machine has several nodes; gives the host's addresses on the first.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn prepare(identity: &Identity) -> anyhow::Result<Option<IpAddr>> {
+pub fn prepare(identity: &Identity) -> anyhow::Result<Option<Cidrs>> {
     let bridges = bridges(identity);
     for (name, own) in &bridges {
-        ensure_bridge(name, *own).with_context(|| format!("cannot make the bridge {name}"))?;
+        ensure_bridge(name, own).with_context(|| format!("cannot make the bridge {name}"))?;
     }
-    Ok(bridges.first().map(|(_, own)| own.addr))
+    Ok(bridges.into_iter().next().map(|(_, own)| own))
 }
 
-fn ensure_bridge(name: &str, own: Cidr) -> anyhow::Result<()> {
+fn ensure_bridge(name: &str, own: &Cidrs) -> anyhow::Result<()> {
     let mut route = Route::open()?;
     let link = match route.find_link(name)? {
         Some(link) => link,
         None => {
-            route.run(&[Request::add_bridge(name, Some(mac(own.addr)), None)])?;
+            route.run(&[Request::add_bridge(name, Some(mac(own.primary().addr)), None)])?;
             route.link(name)?
         }
     };
@@ -40,7 +40,9 @@ fn ensure_bridge(name: &str, own: Cidr) -> anyhow::Result<()> {
     if !link.up {
         changes.push(LinkChange { up: Some(true), ..LinkChange::default() }.request(&link));
     }
-    changes.extend(only_address(&mut route, link.index, own)?);
+    for own in own.iter() {
+        changes.extend(only_address(&mut route, link.index, own)?);
+    }
     Ok(route.run(&changes)?)
 }
 
@@ -85,7 +87,11 @@ pub fn join(member: &Member, netns: &Path) -> anyhow::Result<()> {
         if port.is_some() {
             host.del_link(&member.link)?;
         }
-        let peer = VethPeer { name: LINK, netns: Some(netns.as_fd()), mac: Some(mac(member.address.addr)) };
+        let peer = VethPeer {
+            name: LINK,
+            netns: Some(netns.as_fd()),
+            mac: Some(mac(member.address.primary().addr)),
+        };
         host.add_veth(&Veth { name: &member.link, mac: None, mtu: None, peer })?;
     }
     let bridge = host.link(member.bridge.as_str())?;
@@ -100,14 +106,19 @@ pub fn join(member: &Member, netns: &Path) -> anyhow::Result<()> {
     let (lo, end) = (inside.link("lo")?, inside.link(LINK)?);
     let up = LinkChange { up: Some(true), ..LinkChange::default() };
     let mut changes = vec![up.request(&lo), up.request(&end)];
-    changes.extend(only_address(&mut inside, end.index, member.address)?);
+    for own in member.address.iter() {
+        changes.extend(only_address(&mut inside, end.index, own)?);
+    }
     inside.run(&changes)?;
-    let out = RouteEntry {
-        gateway: Some(member.gateway),
-        device: Some(end.index),
-        ..RouteEntry::to(Cidr::default_route(false))
-    };
-    Ok(inside.replace_route(&out)?)
+    for gateway in member.gateway.iter() {
+        let out = RouteEntry {
+            gateway: Some(gateway.addr),
+            device: Some(end.index),
+            ..RouteEntry::to(Cidr::default_route(gateway.is_v6()))
+        };
+        inside.replace_route(&out)?;
+    }
+    Ok(())
 }
 
 /// Removes the host's end of a node's link; the other end goes with it. Absent is success.

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use trine_kernel::netlink::Cidr;
+use trine_kernel::netlink::{Cidr, Cidrs};
 
 use crate::identity::Identity;
 
@@ -19,12 +19,12 @@ const LINK_PREFIX: u8 = 24;
 pub struct Member {
     /// The node's name and its machine's host name.
     pub name: String,
-    /// Its address, with the prefix length of its bridge's.
-    pub address: Cidr,
+    /// Its address, with the prefix length of its bridge's; one of each family.
+    pub address: Cidrs,
     /// The bridge that it is on.
     pub bridge: String,
     /// The host's address there.
-    pub gateway: IpAddr,
+    pub gateway: Cidrs,
     /// The host's end of its link.
     pub link: String,
 }
@@ -62,40 +62,42 @@ pub fn bridge(identity: &Identity, link: u8) -> String {
 
 /// The bridges with the host's addresses on them; none, if this machine has one node.
 #[must_use]
-pub fn bridges(identity: &Identity) -> Vec<(String, Cidr)> {
-    let Some(range) = range(identity) else { return Vec::new() };
+pub fn bridges(identity: &Identity) -> Vec<(String, Cidrs)> {
+    let Some(range) = &range(identity) else { return Vec::new() };
     let links = 0..identity.node_links;
     links.map(|link| (bridge(identity, link), address(identity, range, link, 1))).collect()
 }
 
-/// The nodes' range, if this machine has several.
+/// The nodes' range, if this machine has several; one of each family.
 #[must_use]
-pub fn range(identity: &Identity) -> Option<Cidr> {
+pub fn range(identity: &Identity) -> Option<Cidrs> {
     identity.nodes_cidr.as_ref().filter(|_| identity.nodes > 1)?.parse().ok()
 }
 
 /// The address of node `number` on a link, in the nodes' range; the host's is 1. A single link has all of the range.
-fn address(identity: &Identity, range: Cidr, link: u8, number: u8) -> Cidr {
+fn address(identity: &Identity, ranges: &Cidrs, link: u8, number: u8) -> Cidrs {
     let offset = (u32::from(link) << 8) + u32::from(number);
-    let addr = match range.network().addr {
-        IpAddr::V4(v4) => IpAddr::from((u32::from(v4) + offset).to_be_bytes()),
-        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) + u128::from(offset)).to_be_bytes()),
-    };
     let whole = identity.node_links == 1;
-    Cidr { addr, len: if whole { range.len } else { Cidr::host(addr).len - 32 + LINK_PREFIX } }
+    ranges.map(|range| {
+        let addr = match range.network().addr {
+            IpAddr::V4(v4) => IpAddr::from((u32::from(v4) + offset).to_be_bytes()),
+            IpAddr::V6(v6) => IpAddr::from((u128::from(v6) + u128::from(offset)).to_be_bytes()),
+        };
+        Cidr { addr, len: if whole { range.len } else { Cidr::host(addr).len - 32 + LINK_PREFIX } }
+    })
 }
 
 /// The further nodes; the first node is the host's own.
 #[must_use]
 pub fn members(identity: &Identity) -> Vec<Member> {
-    let Some(range) = range(identity) else { return Vec::new() };
+    let Some(range) = &range(identity) else { return Vec::new() };
     let member = |number: u8| {
         let link = (number - 1) % identity.node_links;
         Member {
             name: format!("{}-{number}", identity.node),
             address: address(identity, range, link, number),
             bridge: bridge(identity, link),
-            gateway: address(identity, range, link, 1).addr,
+            gateway: address(identity, range, link, 1),
             link: format!("tr{}{number:02x}", identity.instance),
         }
     };
@@ -131,7 +133,7 @@ mod tests {
                 name: "vm-2".to_owned(),
                 address: "10.222.0.2/16".parse().unwrap(),
                 bridge: "tr00aabbb0".to_owned(),
-                gateway: "10.222.0.1".parse().unwrap(),
+                gateway: "10.222.0.1/16".parse().unwrap(),
                 link: "tr00aabb02".to_owned()
             }
         );
@@ -144,7 +146,7 @@ mod tests {
         identity.instance = "00aabb".to_owned();
         identity.nodes_cidr = Some("10.222.0.0/16".to_owned());
         (identity.nodes, identity.node_links) = (3, 2);
-        let at = |(name, address): (String, Cidr)| format!("{name} {address}");
+        let at = |(name, address): (String, Cidrs)| format!("{name} {address}");
         let bridges: Vec<String> = bridges(&identity).into_iter().map(at).collect();
         assert_eq!(bridges, ["tr00aabbb0 10.222.0.1/24", "tr00aabbb1 10.222.1.1/24"]);
         let members = members(&identity).into_iter();
@@ -152,10 +154,21 @@ mod tests {
             members.map(|m| format!("{} {} {} {}", m.name, m.address, m.bridge, m.gateway)).collect();
         assert_eq!(
             seen,
-            ["vm-2 10.222.1.2/24 tr00aabbb1 10.222.1.1", "vm-3 10.222.0.3/24 tr00aabbb0 10.222.0.1"]
+            ["vm-2 10.222.1.2/24 tr00aabbb1 10.222.1.1/24", "vm-3 10.222.0.3/24 tr00aabbb0 10.222.0.1/24"]
         );
         assert_eq!(links(2, None).unwrap(), 2);
         assert!(links(1, Some(0)).is_err() && links(1, Some(MOST_LINKS + 1)).is_err());
+    }
+
+    #[test]
+    fn nodes_have_an_address_of_each_family() {
+        let mut identity = Identity::new("vm".to_owned()).unwrap();
+        identity.nodes_cidr = Some("10.222.0.0/16,fd00:1:2:1::/64".to_owned());
+        identity.nodes = 2;
+        assert_eq!(members(&identity)[0].address.to_string(), "10.222.0.2/16,fd00:1:2:1::2/64");
+        identity.node_links = 2;
+        assert_eq!(members(&identity)[0].address.to_string(), "10.222.1.2/24,fd00:1:2:1::102/120");
+        assert_eq!(members(&identity)[0].gateway.to_string(), "10.222.1.1/24,fd00:1:2:1::101/120");
     }
 
     #[test]
