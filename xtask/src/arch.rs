@@ -13,7 +13,7 @@ const LONG: usize = 500;
 /// Hard limit: longer ones are an error.
 const TOO_LONG: usize = 800;
 /// The rooms from top to bottom; a crate may use those below it.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "trine",
     "trine-why",
     "trine-apiserver",
@@ -21,6 +21,7 @@ const ORDER: [&str; 23] = [
     "trine-controllers",
     "trine-csi-controllers",
     "trine-kubelet",
+    "trine-networks",
     "trine-cri",
     "trine-images",
     "trine-cni",
@@ -39,12 +40,13 @@ const ORDER: [&str; 23] = [
     "trine-clock",
 ];
 /// The parts: `trine` alone wires them, they never use one another.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "trine-apiserver",
     "trine-scheduler",
     "trine-controllers",
     "trine-csi-controllers",
     "trine-kubelet",
+    "trine-networks",
     "trine-cri",
     "trine-overlay",
     "trine-proxy",

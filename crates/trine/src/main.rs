@@ -52,6 +52,9 @@ fn main() -> ExitCode {
     if let Some(code) = trine_cri::called_otherwise(std::env::args_os()) {
         return code;
     }
+    if let Some(code) = trine_networks::called_otherwise(std::env::args_os()) {
+        return code;
+    }
     #[cfg(debug_assertions)]
     dies::where_a_test_says();
     let cli = Cli::parse();

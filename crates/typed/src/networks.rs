@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 /// A definition that could not be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot find a network-attachment-definition ({name}) in namespace ({namespace})")]
+#[error("cannot find a network-attachment-definition ({name}) in namespace ({namespace}): {cause}")]
 pub struct NotFound {
     /// Its name.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// What the client said.
-    pub source: Box<Error>,
+    /// What the server said, or why it could not be asked.
+    pub cause: String,
 }
 
 /// The `config` of each of these definitions (namespace and name, which have to be names of objects); empty if it has none.
@@ -29,8 +29,13 @@ pub async fn configs(
 ) -> Result<BTreeMap<(String, String), String>, NotFound> {
     let mut configs = BTreeMap::new();
     for (namespace, name) in definitions {
-        let not_found =
-            |source| NotFound { name: name.clone(), namespace: namespace.clone(), source: Box::new(source) };
+        let not_found = |error: Error| {
+            let cause = match error {
+                Error::Api(status) => format!("{} ({}, {})", status.message, status.reason, status.code),
+                other => other.to_string(),
+            };
+            NotFound { name: name.clone(), namespace: namespace.clone(), cause }
+        };
         let path =
             format!("/apis/k8s.cni.cncf.io/v1/namespaces/{namespace}/network-attachment-definitions/{name}");
         let request =

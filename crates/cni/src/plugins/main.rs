@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 use trine_kernel::afterwards;
 
-use super::serve::{ALL, Caller, find, serve};
+use super::serve::{ALL, Caller, Plugin, find, serve};
 use crate::spec::{CniError, Code, Env, Version};
 
 /// The types of the built-in plugins, for a multi-call binary.
@@ -19,11 +19,18 @@ pub fn built_in() -> Vec<&'static str> {
 /// input, the answer or the error on standard output.
 #[must_use]
 pub fn plugin_main(name: &str) -> ExitCode {
+    match find(name) {
+        Some(plugin) => program(plugin),
+        None => finish(Err(CniError::new(Code::InvalidConfig, format!("there is no plugin {name:?}"))), ""),
+    }
+}
+
+/// Serves `plugin` as a program of its own.
+#[must_use]
+pub fn program(plugin: &dyn Plugin) -> ExitCode {
     afterwards::program();
     let env = Env::of_process();
-    let Some(plugin) = find(name) else {
-        return finish(Err(CniError::new(Code::InvalidConfig, format!("there is no plugin {name:?}"))), "");
-    };
+    let name = plugin.name();
     if env.command.is_empty() {
         eprintln!("CNI {name} plugin of Trine, versions {} to {}", Version::V0_1_0, Version::NEWEST);
         return ExitCode::SUCCESS;

@@ -1,6 +1,6 @@
 //! The side of the plugins, one file each. All of them answer ADD, DEL, CHECK, GC, STATUS and VERSION.
 //!
-//! - [`plugin_main`] the executed form, `serve` the called one
+//! - [`plugin_main`] the executed form, [`program`] that of any [`Plugin`], `serve` the called one
 //! - `loopback`, `routed` (the built-in network), `bridge`, `ptp`, `macvlan`, `vlan`, `host_device`, `tap` make links
 //! - `host_local`, `static_addresses` give addresses
 //! - `portmap` (ports of the host), `bandwidth`, `firewall`, `tuning`, `sbr`, `vrf` are chained behind them
@@ -33,6 +33,7 @@ mod vlan;
 mod vrf;
 
 pub use default_network::{DefaultNetwork, default_network};
-pub use main::{built_in, plugin_main};
+pub use main::{built_in, plugin_main, program};
 pub(crate) use routed::OWN;
-pub(crate) use serve::{Caller, Plugin, find, serve};
+pub use serve::Plugin;
+pub(crate) use serve::{Caller, find, serve};

@@ -304,6 +304,15 @@ impl Engine {
         chain.check(entry.result.as_ref())
     }
 
+    /// Would ADD of this attachment work?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn status_of(&self, attachment: &Attachment) -> Result<(), CniError> {
+        let network = self.network_of(attachment)?;
+        self.chain(&network).status()
+    }
+
     /// Would ADD work?
     ///
     /// # Errors

@@ -55,6 +55,16 @@ impl Runtime {
         self.blocking(span, (), Engine::status).await
     }
 
+    /// Would ADD of this attachment work?
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn status_of(&self, attachment: &Attachment) -> Result<(), CniError> {
+        let span = tracing::debug_span!("STATUS", plane = "cni", error = tracing::field::Empty);
+        let attachment = attachment.clone();
+        self.blocking(span, (), move |engine| engine.status_of(&attachment)).await
+    }
+
     /// Attaches a sandbox: its loopback, then the network.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! - [`Runtime`] the asynchronous face; the work is synchronous and runs on threads that may block
 //! - [`Attachment`] what is to be attached, [`Attached`] how it is
-//! - [`Which`] the network that is meant
+//! - [`Which`] the network that is meant; `told` how a kubelet says it
 //! - `engine` the operations, `conf_dir` the folder of configurations, `cache` what was attached, `order` who waits
 //!   for whom; `wishes` what has to come true, `gateways` which way default routes go
 //!
@@ -19,6 +19,7 @@ mod handle;
 mod order;
 #[cfg(test)]
 mod tests;
+mod told;
 mod wishes;
 
 pub use conf_dir::BrokenFile;

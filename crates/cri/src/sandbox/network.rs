@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use trine_cni::spec::{CniError, CniResult, NetworkList, Version};
-use trine_cni::{Attachment, Which};
+use trine_cni::Attachment;
+use trine_cni::spec::NetworkList;
 use trine_contracts::cri::{PodSandboxConfig, Protocol};
 use trine_contracts::networks::attachments::{ANNOTATION, DEFAULT_LINK};
-use trine_contracts::networks::{Attached, Attachments, Unusable, attachments as contract};
+use trine_contracts::networks::{Attachments, Unusable};
 
 /// The networks of a sandbox, the default one first; none beside it if the annotation cannot be read.
 #[must_use]
@@ -15,11 +15,11 @@ pub fn attachments(id: &str, netns: &Path, config: &PodSandboxConfig) -> Vec<(St
     let asked = asked(config).ok().flatten().unwrap_or_default();
     let own = attachment(id, netns, config);
     let default = match asked.default {
-        Some(default) => (default.name.clone(), told(Attachment { ..own.clone() }, default)),
+        Some(default) => (default.name.clone(), own.clone().told(default)),
         None => (String::new(), own.clone()),
     };
     let plain = Attachment { capabilities: Map::new(), ..own };
-    let others = asked.networks.into_iter().map(|one| (one.name.clone(), told(plain.clone(), one)));
+    let others = asked.networks.into_iter().map(|one| (one.name.clone(), plain.clone().told(one)));
     std::iter::once(default).chain(others).collect()
 }
 
@@ -54,47 +54,6 @@ pub fn check(config: &PodSandboxConfig) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The attachment as the annotation has it.
-fn told(attachment: Attachment, one: contract::Attachment) -> Attachment {
-    let mut args = attachment.args;
-    // Plugins without the capability look for addresses among the arguments.
-    let ips = one.wishes.get("ips").and_then(Value::as_array).into_iter().flatten();
-    let ips: Vec<&str> = ips.filter_map(Value::as_str).collect();
-    if !ips.is_empty() {
-        args.push(("IP".to_owned(), ips.join(",")));
-    }
-    if let Some(mac) = one.wishes.get("mac").and_then(Value::as_str) {
-        args.push(("MAC".to_owned(), mac.to_owned()));
-    }
-    let which = match (one.config, one.config_name) {
-        (Some(config), _) => Which::Given(config),
-        (None, Some(name)) => Which::Named(name),
-        (None, None) => Which::OfTheNode,
-    };
-    Attachment {
-        ifname: one.interface,
-        args,
-        which,
-        wishes: one.wishes,
-        cni_args: one.cni_args,
-        gateways: one.gateways,
-        ..attachment
-    }
-}
-
-/// What the annotation's author is told of an attachment that was made.
-///
-/// # Errors
-/// If its result cannot be read.
-pub fn answer(name: &str, attachment: &Attachment, made: &trine_cni::Attached) -> Result<Attached, CniError> {
-    Ok(Attached {
-        name: if name.is_empty() { made.network.clone() } else { name.to_owned() },
-        interface: attachment.ifname.clone(),
-        default: attachment.ifname == DEFAULT_LINK,
-        result: CniResult::from_json(&made.result)?.to_json(Version::NEWEST),
-    })
 }
 
 /// The attachment of sandbox `id` to the default network.
@@ -150,6 +109,7 @@ fn capabilities(config: &PodSandboxConfig) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trine_cni::Which;
     use trine_contracts::cri::{PodSandboxMetadata, PortMapping};
 
     #[test]

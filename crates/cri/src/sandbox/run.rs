@@ -217,7 +217,8 @@ impl Runtime {
                 .map_err(failed)?;
             failpoint("RunPodSandbox: network");
             if network::has_others(config) {
-                networks.push(network::answer(&name, &attachment, &attached).map_err(failed)?);
+                let default = attachment.ifname == DEFAULT_LINK;
+                networks.push(attached.told(&name, &attachment.ifname, default).map_err(failed)?);
             }
             if attachment.ifname == DEFAULT_LINK {
                 ips = attached.ips.iter().map(|(ip, _)| ip.to_string()).collect();

@@ -13,7 +13,6 @@ use trine_typed::k8s_openapi::api::core::v1::Pod;
 use trine_typed::networks;
 
 use crate::config::API_TIMEOUT;
-use crate::error::kube_error::ApiCause;
 use crate::error::{KubeletError, api};
 use crate::pod::{Context, spec};
 
@@ -78,10 +77,7 @@ async fn resolve(
     // One deadline for each, as for any call.
     let deadline = API_TIMEOUT * u32::try_from(definitions.len()).unwrap_or(u32::MAX);
     let configs = match tokio::time::timeout(deadline, networks::configs(&ctx.client, &definitions)).await {
-        Ok(read) => read.map_err(|e| {
-            let said = e.to_string();
-            KubeletError::NotYet(format!("{said}: {}", ApiCause::from(*e.source)))
-        })?,
+        Ok(read) => read.map_err(|e| KubeletError::NotYet(e.to_string()))?,
         Err(_) => return Err(late(deadline)),
     };
     Ok(Some(asked.attachments(&configs)?))

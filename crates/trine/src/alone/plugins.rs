@@ -43,7 +43,8 @@ fn install(program: &Path, dir: &Path) -> anyhow::Result<Vec<&'static str>> {
     let _ = std::fs::remove_file(&fresh);
     std::fs::copy(program, &fresh).with_context(failed)?;
     put(PROGRAM)?;
-    let names = trine_cni::built_in();
+    let mut names = trine_cni::built_in();
+    names.push(trine_networks::NAME);
     for name in &names {
         std::os::unix::fs::symlink(PROGRAM, &fresh).with_context(failed)?;
         put(name)?;

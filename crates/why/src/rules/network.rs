@@ -4,7 +4,8 @@ use crate::evidence::{Evidence, event_line};
 use crate::verdict::{Plane, Verdict};
 
 /// Words by which a sandbox error is the network's.
-const NETWORK_WORDS: [&str; 8] = [
+const NETWORK_WORDS: [&str; 9] = [
+    DEFINITION,
     "cni",
     "network plugin",
     "networkplugin",
@@ -14,6 +15,9 @@ const NETWORK_WORDS: [&str; 8] = [
     "ip addresses",
     "conflist",
 ];
+
+/// Trine and Multus say so of a network that a Pod names and nobody has defined.
+const DEFINITION: &str = "network-attachment-definition";
 
 /// Whoever enforces policies says so when it lasts.
 const HELD: &str = "NetworkPolicyNotInForce";
@@ -41,15 +45,18 @@ pub fn judge(evidence: &Evidence) -> Option<Verdict> {
     } else {
         "ADD"
     };
+    let next = if lower.contains(DEFINITION) {
+        "kubectl get network-attachment-definitions.k8s.cni.cncf.io -A".to_owned()
+    } else {
+        let node = evidence.node_name().unwrap_or_default();
+        format!("kubectl get pods -A -o wide --field-selector spec.nodeName={node}")
+    };
     Some(Verdict {
         plane: if network { Plane::Cni } else { Plane::Cri },
         step: step.to_owned(),
         cause: reason(&message),
         proof,
-        next: format!(
-            "kubectl get pods -A -o wide --field-selector spec.nodeName={}",
-            evidence.node_name().unwrap_or_default()
-        ),
+        next,
     })
 }
 

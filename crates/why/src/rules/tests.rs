@@ -80,6 +80,19 @@ fn each_fault_is_found_in_its_plane_at_its_step() {
             "cni ADD: no IP addresses available",
         ),
         (
+            "no definition",
+            evidence(
+                pending(),
+                &[(
+                    "FailedCreatePodSandBox",
+                    "Failed to create pod sandbox: cannot find a network-attachment-definition (a) in namespace (n): gone",
+                )],
+            ),
+            Plane::Cni,
+            "ADD",
+            "cannot find a network-attachment-definition (a)",
+        ),
+        (
             "no network",
             evidence(pending(), &[("NetworkNotReady", "network is not ready: broken conflist")]),
             Plane::Cni,

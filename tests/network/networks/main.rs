@@ -1,5 +1,7 @@
 //! Pods on several networks, as users of Multus ask for them.
 
+mod foreign;
+
 use std::process::Command;
 
 use serde_json::{Value, json};
