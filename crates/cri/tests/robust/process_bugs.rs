@@ -104,6 +104,9 @@ fn signal_keeper(node: &Node, pod: &str, signal: Signal) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keeper_that_does_not_answer_for_a_while_is_not_killed_and_is_taken_over_when_it_does() {
     let test = "process_bugs::a_keeper_that_does_not_answer_for_a_while_is_not_killed_and_is_taken_over_when_it_does";
+    if !inside(test) {
+        return;
+    }
     let Some(mut node) = Node::start(test).await else { return };
     let pod = node.run_pod(&node.pod("slow")).await;
     let id = node.run(&pod, script("main", "exec sleep 1000")).await;
