@@ -78,6 +78,8 @@ fn pods_are_on_the_networks_that_they_name() {
         let outcome = cluster.apply(&definition("shared", &shared));
         if outcome.ok { Ok(()) } else { Err(outcome.err) }
     });
+    let again = cluster.apply(&definition("shared", &shared)).expect_ok();
+    assert!(again.contains("unchanged"), "{again}");
     let asked = json!([{"name": "shared", "ips": [format!("{a}.50/24")]},
         {"name": "apart", "interface": "data", "default-route": [format!("{b}.1")]}]);
     let _ = cluster.apply(&pod("first", &asked.to_string())).expect_ok();

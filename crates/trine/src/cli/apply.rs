@@ -132,12 +132,17 @@ pub async fn apply(
             let before: Value = before.and_then(|t| serde_json::from_str(t).ok()).unwrap_or(Value::Null);
             let mut patch = object;
             remove_dropped(&before, &mut patch);
-            let change = http::Request::patch(format!("{path}?fieldValidation=Strict&fieldManager=trine"))
-                .header("content-type", "application/strategic-merge-patch+json");
-            let after: Value = client
-                .request(change.body(patch.to_string().into_bytes())?)
-                .await
-                .with_context(|| format!("cannot change {label}"))?;
+            let path = format!("{path}?fieldValidation=Strict&fieldManager=trine");
+            let change = |form: &str| {
+                let request = http::Request::patch(&path).header("content-type", form);
+                request.body(patch.to_string().into_bytes())
+            };
+            let mut after = client.request::<Value>(change("application/strategic-merge-patch+json")?).await;
+            // Custom kinds say nothing of how their lists are merged.
+            if matches!(&after, Err(trine_typed::kube::Error::Api(status)) if status.code == 415) {
+                after = client.request(change("application/merge-patch+json")?).await;
+            }
+            let after = after.with_context(|| format!("cannot change {label}"))?;
             let same = after["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"];
             Ok(format!("{label} {}", if same { "unchanged" } else { "configured" }))
         }
