@@ -1,5 +1,9 @@
 //! What an object counts for in a ResourceQuota, and which quotas count it.
 
+mod devices;
+
+pub use devices::Beside;
+
 use crate::pod_resources::{Amounts, Kind, of_container, of_pod};
 use crate::quantity::{self, Quantity};
 use crate::resources::Resource;
@@ -32,7 +36,7 @@ pub fn counted_as(resource: &Resource) -> String {
 
 /// What an object uses.
 #[must_use]
-pub fn usage(resource: &Resource, object: &Value, now_unix: i64) -> Amounts {
+pub fn usage(resource: &Resource, object: &Value, now_unix: i64, beside: &Beside<'_>) -> Amounts {
     let mut used = Amounts::from([(counted_as(resource), one())]);
     match (&*resource.group, &*resource.plural) {
         ("", "pods") if !is_over(object, now_unix) => {
@@ -40,6 +44,7 @@ pub fn usage(resource: &Resource, object: &Value, now_unix: i64) -> Amounts {
         }
         ("", "services") => used.extend(service(&object["spec"])),
         ("", "persistentvolumeclaims") => used.extend(claim(object)),
+        ("resource.k8s.io", "resourceclaims") => used.extend(beside.usage(object, now_unix)),
         ("", name) if NAMED.contains(&name) => {
             used.insert(name.to_owned(), one());
         }
@@ -113,7 +118,7 @@ fn claim(object: &Value) -> Amounts {
 
 /// The limits of a quota that an object of a kind can use.
 #[must_use]
-pub fn concerned<'a>(hard: &'a Amounts, resource: &Resource) -> Vec<&'a str> {
+pub fn concerned<'a>(hard: &'a Amounts, resource: &Resource, beside: &Beside<'_>) -> Vec<&'a str> {
     let own = counted_as(resource);
     let concerns = |name: &str| {
         name == own
@@ -131,6 +136,7 @@ pub fn concerned<'a>(hard: &'a Amounts, resource: &Resource) -> Vec<&'a str> {
                     matches!(name, "persistentvolumeclaims" | "requests.storage")
                         || name.contains(".storageclass.storage.k8s.io/")
                 }
+                ("resource.k8s.io", "resourceclaims") => beside.concerns(name),
                 ("", plural) => NAMED.contains(&plural) && name == plural,
                 _ => false,
             }
@@ -239,7 +245,7 @@ mod tests {
     use serde_json::json;
 
     fn used(plural: &str, object: Value) -> String {
-        shown(&usage(find("", "v1", plural).unwrap(), &object, 100))
+        shown(&usage(find("", "v1", plural).unwrap(), &object, 100, &Beside::default()))
     }
 
     #[test]
@@ -269,7 +275,7 @@ mod tests {
         );
         assert_eq!(used("secrets", json!({})), "count/secrets=1,secrets=1");
         let deployments = find("apps", "v1", "deployments").unwrap();
-        assert_eq!(shown(&usage(deployments, &json!({}), 0)), "count/deployments.apps=1");
+        assert_eq!(shown(&usage(deployments, &json!({}), 0, &Beside::default())), "count/deployments.apps=1");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use trine_objects::pod_resources::Amounts;
 use trine_objects::quantity::Quantity;
-use trine_objects::quota::{amounts, concerned, covers, missing, shown, usage};
+use trine_objects::quota::{Beside, amounts, concerned, covers, missing, shown, usage};
 use trine_objects::resources::Resource;
 use trine_store::Expect;
 
@@ -28,12 +28,20 @@ pub async fn validate(registry: &Registry, change: &Change<'_>, new: &Value) -> 
         return Ok(());
     }
     let resource = registry.resource("", "v1", "resourcequotas")?;
+    let of_devices =
+        (&*change.resource.group, &*change.resource.plural) == ("resource.k8s.io", "resourceclaims");
+    let all = |group: &str, plural: &str, namespace: &str| {
+        if of_devices { registry.list_in(group, plural, namespace) } else { Vec::new() }
+    };
+    let classes = all("resource.k8s.io", "deviceclasses", "");
+    let (pods, claims) = (all("", "pods", namespace), all("resource.k8s.io", "resourceclaims", namespace));
+    let beside = Beside { classes: &classes, pods: &pods, claims: &claims };
     for quota in quotas {
         let name = text(&quota["metadata"]["name"]);
         for attempt in 0.. {
             let Ok(current) = registry.get(&resource, namespace, name) else { break };
             let mut quota = parse(current.json())?;
-            let counted = count(change.resource, change.old, new, &quota, now_unix());
+            let counted = count(change.resource, change.old, new, &quota, (now_unix(), &beside));
             let Some(used) = counted.map_err(|why| change.denied(new, why))? else { break };
             if change.dry_run {
                 break;
@@ -69,12 +77,12 @@ fn count(
     old: Option<&Value>,
     new: &Value,
     quota: &Value,
-    now: i64,
+    (now, beside): (i64, &Beside<'_>),
 ) -> Result<Option<Value>, String> {
     let name = text(&quota["metadata"]["name"]);
     let hard = amounts(&quota["status"]["hard"]);
     let covered = |object: &Value| covers(quota, resource, object, class_of_service(&object["spec"]));
-    let limited = concerned(&hard, resource);
+    let limited = concerned(&hard, resource, beside);
     if limited.is_empty() || !covered(new) {
         return Ok(None);
     }
@@ -88,8 +96,9 @@ fn count(
     if limited.iter().any(|r| !used.contains_key(*r)) {
         return Err(format!("status unknown for quota: {name}, resources: {}", limited.join(",")));
     }
-    let before = old.filter(|old| covered(old)).map(|old| usage(resource, old, now)).unwrap_or_default();
-    let mut more = usage(resource, new, now);
+    let before =
+        old.filter(|old| covered(old)).map(|old| usage(resource, old, now, beside)).unwrap_or_default();
+    let mut more = usage(resource, new, now, beside);
     more.retain(|r, _| limited.contains(&r.as_str()));
     for (r, amount) in &mut more {
         if let Some(had) = before.get(r) {
@@ -129,6 +138,8 @@ mod tests {
     use super::*;
     use trine_objects::resources::find;
 
+    const AT: (i64, &Beside<'_>) = (0, &Beside { classes: &[], pods: &[], claims: &[] });
+
     fn pod(cpu: &str) -> Value {
         json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
     }
@@ -141,15 +152,15 @@ mod tests {
     fn a_pod_is_counted_while_it_fits() {
         let pods = find("", "v1", "pods").unwrap();
         let quota = quota(json!({"pods": "2", "cpu": "3"}), json!({"pods": "1", "cpu": "1"}));
-        let used = count(pods, None, &pod("1500m"), &quota, 0).unwrap().unwrap();
+        let used = count(pods, None, &pod("1500m"), &quota, AT).unwrap().unwrap();
         assert_eq!(used, json!({"pods": "2", "cpu": "2500m"}));
         assert_eq!(
-            count(pods, None, &pod("2500m"), &quota, 0).unwrap_err(),
+            count(pods, None, &pod("2500m"), &quota, AT).unwrap_err(),
             "exceeded quota: q, requested: cpu=2500m, used: cpu=1, limited: cpu=3"
         );
         let silent = json!({"spec": {"containers": [{"name": "c"}]}});
         assert_eq!(
-            count(pods, None, &silent, &quota, 0).unwrap_err(),
+            count(pods, None, &silent, &quota, AT).unwrap_err(),
             "failed quota: q: must specify cpu for: c"
         );
     }
@@ -158,10 +169,10 @@ mod tests {
     fn only_the_difference_of_an_update_counts() {
         let pods = find("", "v1", "pods").unwrap();
         let quota = quota(json!({"cpu": "3"}), json!({"cpu": "5"}));
-        let used = count(pods, Some(&pod("2")), &pod("1"), &quota, 0).unwrap().unwrap();
+        let used = count(pods, Some(&pod("2")), &pod("1"), &quota, AT).unwrap().unwrap();
         assert_eq!(used, json!({"cpu": "4"}));
-        assert!(count(pods, Some(&pod("1")), &pod("2"), &quota, 0).is_err());
-        assert_eq!(count(pods, Some(&pod("1")), &pod("1"), &quota, 0).unwrap(), None);
+        assert!(count(pods, Some(&pod("1")), &pod("2"), &quota, AT).is_err());
+        assert_eq!(count(pods, Some(&pod("1")), &pod("1"), &quota, AT).unwrap(), None);
     }
 
     #[test]
@@ -170,10 +181,10 @@ mod tests {
         let fresh =
             json!({"metadata": {"name": "q"}, "status": {"hard": {"secrets": "1", "count/secrets": "2"}}});
         assert_eq!(
-            count(secrets, None, &json!({}), &fresh, 0).unwrap_err(),
+            count(secrets, None, &json!({}), &fresh, AT).unwrap_err(),
             "status unknown for quota: q, resources: count/secrets,secrets"
         );
         let other = quota(json!({"pods": "1"}), json!({"pods": "1"}));
-        assert_eq!(count(secrets, None, &json!({}), &other, 0).unwrap(), None);
+        assert_eq!(count(secrets, None, &json!({}), &other, AT).unwrap(), None);
     }
 }

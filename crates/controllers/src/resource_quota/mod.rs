@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use trine_objects::quota::Beside;
 use trine_objects::resources::Resource;
 use trine_typed::k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, Secret, Service,
 };
+use trine_typed::k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim};
 use trine_typed::kube::api::{DynamicObject, ListParams, PostParams};
 use trine_typed::kube::discovery::ApiResource;
 use trine_typed::kube::{self, Api, ResourceExt};
@@ -35,6 +37,8 @@ struct Mirrors {
     secrets: Mirror<Secret>,
     config_maps: Mirror<ConfigMap>,
     controllers: Mirror<ReplicationController>,
+    classes: Mirror<DeviceClass>,
+    devices: Mirror<ResourceClaim>,
 }
 
 /// Runs until the context ends.
@@ -48,6 +52,8 @@ pub async fn run(cx: Cx) {
         secrets: cx.mirror(&changed),
         config_maps: cx.mirror(&changed),
         controllers: cx.mirror(&changed),
+        classes: cx.mirror(&changed),
+        devices: cx.mirror(&changed),
     };
     tokio::join!(
         mirrors.quotas.ready(),
@@ -57,6 +63,8 @@ pub async fn run(cx: Cx) {
         mirrors.secrets.ready(),
         mirrors.config_maps.ready(),
         mirrors.controllers.ready(),
+        mirrors.classes.ready(),
+        mirrors.devices.ready(),
     );
     loop {
         let mut period = PERIOD;
@@ -100,7 +108,11 @@ async fn count(cx: &Cx, mirrors: &Mirrors, quota: &ResourceQuota) -> Result<bool
 async fn counted(cx: &Cx, mirrors: &Mirrors, quota: &Value) -> Result<(Value, bool), ControllerError> {
     let namespace = quota["metadata"]["namespace"].as_str().unwrap_or_default();
     let (mut objects, mut numbers, mut all_watched) = (Vec::new(), Vec::new(), true);
-    for resource in plan::counted(quota) {
+    let classes: Vec<Value> = mirrors.classes.all().iter().map(|class| json!(**class)).collect();
+    let devices = in_namespace(&mirrors.devices, namespace);
+    let pods = if devices.is_empty() { Vec::new() } else { in_namespace(&mirrors.pods, namespace) };
+    let beside = Beside { classes: &classes, pods: &pods, claims: &devices };
+    for resource in plan::counted(quota, &beside) {
         match watched(mirrors, resource, namespace) {
             Some(found) => objects.push((resource, found)),
             None => {
@@ -117,7 +129,8 @@ async fn counted(cx: &Cx, mirrors: &Mirrors, quota: &Value) -> Result<(Value, bo
             numbers.push((format!("count/{plural}.{group}"), number(cx, namespace, &api).await?));
         }
     }
-    Ok((plan::status(quota, &objects, &numbers, trine_clock::now().as_second()), all_watched))
+    let now = trine_clock::now().as_second();
+    Ok((plan::status(quota, &objects, &numbers, now, &beside), all_watched))
 }
 
 /// Replaces the counts of a quota, if it is still the one that was read.
@@ -133,27 +146,27 @@ async fn write(cx: &Cx, quota: &ResourceQuota, status: &Value) -> Result<(), Con
     done.map(drop).map_err(ControllerError::of("write the status of quota", object()))
 }
 
+/// What is watched of a namespace.
+fn in_namespace<K>(mirror: &Mirror<K>, namespace: &str) -> Vec<Value>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    K: serde::Serialize + Send + Sync + 'static,
+{
+    let all = mirror.all();
+    all.iter().filter(|o| o.namespace().as_deref() == Some(namespace)).map(|o| json!(**o)).collect()
+}
+
 /// The objects of a kind that is watched.
 fn watched(mirrors: &Mirrors, resource: &Resource, namespace: &str) -> Option<Vec<Value>> {
-    fn of<K>(mirror: &Mirror<K>, namespace: &str) -> Vec<Value>
-    where
-        K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-        K: serde::Serialize + Send + Sync + 'static,
-    {
-        let all = mirror.all();
-        all.iter().filter(|o| o.namespace().as_deref() == Some(namespace)).map(|o| json!(**o)).collect()
-    }
-    if !resource.group.is_empty() {
-        return None;
-    }
-    Some(match &*resource.plural {
-        "pods" => of(&mirrors.pods, namespace),
-        "services" => of(&mirrors.services, namespace),
-        "persistentvolumeclaims" => of(&mirrors.claims, namespace),
-        "secrets" => of(&mirrors.secrets, namespace),
-        "configmaps" => of(&mirrors.config_maps, namespace),
-        "replicationcontrollers" => of(&mirrors.controllers, namespace),
-        "resourcequotas" => of(&mirrors.quotas, namespace),
+    Some(match (&*resource.group, &*resource.plural) {
+        ("", "pods") => in_namespace(&mirrors.pods, namespace),
+        ("", "services") => in_namespace(&mirrors.services, namespace),
+        ("", "persistentvolumeclaims") => in_namespace(&mirrors.claims, namespace),
+        ("", "secrets") => in_namespace(&mirrors.secrets, namespace),
+        ("", "configmaps") => in_namespace(&mirrors.config_maps, namespace),
+        ("", "replicationcontrollers") => in_namespace(&mirrors.controllers, namespace),
+        ("", "resourcequotas") => in_namespace(&mirrors.quotas, namespace),
+        ("resource.k8s.io", "resourceclaims") => in_namespace(&mirrors.devices, namespace),
         _ => return None,
     })
 }

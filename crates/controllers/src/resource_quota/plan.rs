@@ -3,15 +3,18 @@
 use serde_json::{Map, Value};
 use trine_objects::pod_resources::Amounts;
 use trine_objects::quantity::Quantity;
-use trine_objects::quota::{amounts, concerned, counted_as, covers, usage};
+use trine_objects::quota::{Beside, amounts, concerned, counted_as, covers, usage};
 use trine_objects::resources::{Resource, resources};
 
 /// The kinds that a quota's limits are about, from the table of those that are built in.
 #[must_use]
-pub fn counted(quota: &Value) -> Vec<&'static Resource> {
+pub fn counted(quota: &Value, beside: &Beside<'_>) -> Vec<&'static Resource> {
     let hard = amounts(&quota["spec"]["hard"]);
     let wanted = |r: &&Resource| {
-        r.namespaced && r.serves("list") && !r.is_stored_otherwise() && !concerned(&hard, r).is_empty()
+        r.namespaced
+            && r.serves("list")
+            && !r.is_stored_otherwise()
+            && !concerned(&hard, r, beside).is_empty()
     };
     resources().iter().filter(wanted).collect()
 }
@@ -34,17 +37,18 @@ pub fn status(
     objects: &[(&Resource, Vec<Value>)],
     numbers: &[(String, usize)],
     now_unix: i64,
+    beside: &Beside<'_>,
 ) -> Value {
     let hard = amounts(&quota["spec"]["hard"]);
     let mut used: Amounts = hard.keys().map(|name| (name.clone(), Quantity::from_milli(0))).collect();
     for (resource, objects) in objects {
-        let limited = concerned(&hard, resource);
+        let limited = concerned(&hard, resource, beside);
         for object in objects {
             let class = object["status"]["qosClass"].as_str().unwrap_or_default();
             if !covers(quota, resource, object, class) {
                 continue;
             }
-            for (name, amount) in usage(resource, object, now_unix) {
+            for (name, amount) in usage(resource, object, now_unix, beside) {
                 if limited.contains(&name.as_str())
                     && let Some(sum) = used.get_mut(&name)
                 {
@@ -90,13 +94,14 @@ mod tests {
             &[(find("", "v1", "pods").unwrap(), pods)],
             &[("count/widgets.x.io".to_owned(), 2)],
             0,
+            &Beside::default(),
         );
         assert_eq!(
             status["used"],
             json!({"pods": "2", "requests.memory": "1Gi", "count/widgets.x.io": "2", "secrets": "0"})
         );
         assert_eq!(status["hard"], quota["spec"]["hard"]);
-        let kinds: Vec<&str> = counted(&quota).iter().map(|r| &*r.plural).collect();
+        let kinds: Vec<&str> = counted(&quota, &Beside::default()).iter().map(|r| &*r.plural).collect();
         assert_eq!(kinds, ["pods", "secrets"]);
         assert_eq!(foreign(&quota), [("widgets".to_owned(), "x.io".to_owned())]);
     }
@@ -114,7 +119,7 @@ mod tests {
         let quota = json!({"spec": {"hard": {"pods": "5"}, "scopes": ["BestEffort"]}});
         let pods =
             vec![json!({"status": {"qosClass": "BestEffort"}}), json!({"status": {"qosClass": "Burstable"}})];
-        let status = status(&quota, &[(find("", "v1", "pods").unwrap(), pods)], &[], 0);
+        let status = status(&quota, &[(find("", "v1", "pods").unwrap(), pods)], &[], 0, &Beside::default());
         assert_eq!(status["used"], json!({"pods": "1"}));
     }
 }
