@@ -308,6 +308,7 @@ impl Hooks for Slices {
         for field in ["driver", "nodeName"] {
             fields.push((format!("spec.{field}"), text(&obj["spec"], field).to_owned()));
         }
+        fields.push(("spec.pool.name".to_owned(), text(&obj["spec"]["pool"], "name").to_owned()));
         fields
     }
 }
