@@ -71,6 +71,7 @@ async fn serve(dir: &Path, stop: CancellationToken) -> ApiServer {
         advertise: [127, 0, 0, 1].into(),
         service_cidr: "10.96.0.0/16".to_owned(),
         audit: trine_apiserver::AuditConfig::default(),
+        runtime_config: trine_apiserver::RuntimeConfig::default(),
     };
     let server = trine_apiserver::start(config, Arc::new(store)).await.expect("the API server starts");
     let accounts = server.accounts();

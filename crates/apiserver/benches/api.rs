@@ -59,6 +59,7 @@ fn server(dir: &Path) {
             advertise: "127.0.0.1".parse().unwrap(),
             service_cidr: "10.96.0.0/16".to_owned(),
             audit: trine_apiserver::AuditConfig::default(),
+            runtime_config: trine_apiserver::RuntimeConfig::default(),
         };
         let server = start(config, Arc::new(store)).await.unwrap();
         let (certificate, key) = server.issue("bench", &["system:masters"], &[]).unwrap();

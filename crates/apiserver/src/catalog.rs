@@ -12,6 +12,7 @@ use trine_objects::versions;
 
 use crate::custom::{Conversion, Converter, Definition, Version};
 use crate::kinds::{ColumnOf, Hooks, hooks};
+use crate::runtime_config::RuntimeConfig;
 use crate::verbs::scale::Paths;
 
 /// A resource as it is served: its names and verbs ([`Resource`], to which it derefs), and what is particular to its kind.
@@ -222,6 +223,7 @@ impl Resources {
 
 /// Which resources are served now; requests take the state of the moment with them.
 pub struct Catalog {
+    chosen: RuntimeConfig,
     now: watch::Sender<Arc<Resources>>,
 }
 
@@ -232,10 +234,16 @@ impl Default for Catalog {
 }
 
 impl Catalog {
-    /// The kinds that are built in.
+    /// The kinds that are built in, in the versions that are served by default.
     #[must_use]
     pub fn new() -> Self {
-        Self { now: watch::Sender::new(Arc::new(Resources(built_in()))) }
+        Self::of(RuntimeConfig::default())
+    }
+
+    /// The kinds that are built in.
+    #[must_use]
+    pub fn of(chosen: RuntimeConfig) -> Self {
+        Self { now: watch::Sender::new(Arc::new(Resources(built_in(&chosen)))), chosen }
     }
 
     /// What is served now.
@@ -252,7 +260,7 @@ impl Catalog {
 
     /// Serves exactly these definitions beside what is built in.
     pub fn define<'a>(&self, definitions: impl IntoIterator<Item = &'a Definition>) {
-        let mut served = built_in();
+        let mut served = built_in(&self.chosen);
         for definition in definitions {
             served.extend(versions(definition));
         }
@@ -279,9 +287,9 @@ fn versions(definition: &Definition) -> Vec<Arc<Served>> {
     served.map(|v| if v.storage { Arc::clone(&stored) } else { make(v, Some(Arc::clone(&stored))) }).collect()
 }
 
-fn built_in() -> Vec<Arc<Served>> {
+fn built_in(chosen: &RuntimeConfig) -> Vec<Arc<Served>> {
     let mut served: Vec<Arc<Served>> = Vec::new();
-    for resource in resources::resources() {
+    for resource in resources::resources().iter().filter(|r| chosen.serves(r)) {
         let stored = |s: &&Arc<Served>| {
             s.group == resource.storage_group()
                 && s.version == resource.storage_version()
@@ -296,6 +304,20 @@ fn built_in() -> Vec<Arc<Served>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn claims_of_devices_are_stored_as_one_in_all_versions() {
+        let find =
+            |now: &Resources, version: &str| now.find("resource.k8s.io", version, "resourceclaims").cloned();
+        let now = Catalog::new().now();
+        assert!(find(&now, "v1").is_some() && find(&now, "v1beta1").is_none(), "off by default");
+        let now = Catalog::of("api/beta".parse().unwrap()).now();
+        let stored = find(&now, "v1").unwrap();
+        for version in ["v1beta2", "v1beta1"] {
+            let other = find(&now, version).unwrap();
+            assert!(other.is_converted() && other.stored() == stored, "{version}");
+        }
+    }
 
     #[test]
     fn events_of_both_groups_are_stored_as_one() {

@@ -7,7 +7,7 @@
 //! - [`kinds`] what is particular to each kind: defaults, validation, columns
 //! - [`admission`] whether a write fits what else is there
 //! - [`asked`] what a request asked for, for those below the verbs
-//! - [`catalog`] which kinds there are at this moment
+//! - [`catalog`] which kinds there are at this moment, [`runtime_config`] in which versions
 //! - [`aggregation`] groups that other servers serve
 //! - [`registry`] objects in the store
 //! - [`cel`] expressions about requests, which configurations carry
@@ -42,6 +42,7 @@ pub mod protection;
 pub mod registry;
 pub mod request;
 pub mod rotation;
+pub mod runtime_config;
 mod server;
 mod service_addresses;
 pub mod status;
@@ -50,4 +51,5 @@ pub mod verbs;
 pub mod webhook;
 
 pub use http::REQUESTS;
+pub use runtime_config::RuntimeConfig;
 pub use server::{Accounts, ApiServer, AuditConfig, Config, StartError, start};

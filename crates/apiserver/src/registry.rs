@@ -16,6 +16,7 @@ use crate::admission::dynamic::Dynamic;
 use crate::catalog::{Catalog, Served};
 use crate::claims::{ClaimError, Claims};
 use crate::kinds::{Allocators, Cx, Held, Objects, holdings, metadata_fields};
+use crate::runtime_config::RuntimeConfig;
 use crate::status::ApiError;
 
 /// How long Events are kept. Upstream: `--event-ttl`.
@@ -65,8 +66,12 @@ impl Registry {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn start(store: Arc<dyn Store>, allocators: Allocators) -> Result<Self, StoreError> {
-        let catalog = Arc::new(Catalog::new());
+    pub async fn start(
+        store: Arc<dyn Store>,
+        allocators: Allocators,
+        chosen: RuntimeConfig,
+    ) -> Result<Self, StoreError> {
+        let catalog = Arc::new(Catalog::of(chosen));
         let known = Arc::clone(&catalog);
         let decode = move |key: &str, revision, value: &Bytes| decode(&known, key, revision, value);
         let cache = Cache::start(&*store, Box::new(decode)).await?;

@@ -32,6 +32,7 @@ use crate::pki::{Authority, Identity, PkiError};
 use crate::protection;
 use crate::registry::{Issuing, Registry};
 use crate::rotation::{LIFETIME, Rotation};
+use crate::runtime_config::RuntimeConfig;
 use crate::service_addresses;
 use crate::status::ApiError;
 use crate::user::User;
@@ -52,6 +53,8 @@ pub struct Config {
     pub service_cidr: String,
     /// Where and what is noted of requests.
     pub audit: AuditConfig,
+    /// Which versions are served that are off by default.
+    pub runtime_config: RuntimeConfig,
 }
 
 /// The audit log. Default: none.
@@ -153,7 +156,8 @@ pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, S
         front_proxy_pem: front.ca_pem().to_owned(),
     };
     let metrics = Metrics::default();
-    let registry = Registry::start(Arc::new(metrics.timed(store)), allocators).await?;
+    let registry =
+        Registry::start(Arc::new(metrics.timed(store)), allocators, config.runtime_config.clone()).await?;
     let registry = Arc::new(registry.with_tokens(issuing));
     bootstrap(&registry, advertised).await?;
     reconcile(&registry).await?;

@@ -12,7 +12,7 @@
 //! - [`patch`] the ways to change an object by a patch
 //! - [`apply`] server-side apply: who owns which field
 //! - [`quantity`] amounts with suffixes; [`pod_resources`] those of a Pod; [`quota`] what counts in a ResourceQuota
-//! - [`versions`] kinds in two forms, of which one is stored: [`events`], [`autoscalers`]
+//! - [`versions`] kinds in several forms, of which one is stored: [`events`], [`autoscalers`], [`devices`]
 //! - [`conditions`] the list `status.conditions`
 //! - [`pem`] certificates and keys as text, as Secrets and bundles have them
 //! - [`time`] times in RFC 3339 and ages for people; [`schedule`] lines as in crontab
@@ -20,6 +20,7 @@
 pub mod apply;
 pub mod autoscalers;
 pub mod conditions;
+pub mod devices;
 pub mod events;
 pub mod json;
 pub mod jsonpath;

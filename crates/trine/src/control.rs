@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use trine_apiserver::{ApiServer, AuditConfig};
+use trine_apiserver::ApiServer;
 use trine_typed::kube::Client;
 use trine_typed::mirror::Mirrors;
 
 use crate::builtin;
+use crate::cli::api_args::ApiArgs;
 use crate::identity::{self, Identity, Reservation};
 use crate::layout::Layout;
 use crate::once::once;
@@ -34,8 +35,8 @@ pub struct Start<'a> {
     pub layout: &'a Layout,
     /// Where Pods and nodes reach it.
     pub advertise: IpAddr,
-    /// What it notes of requests.
-    pub audit: AuditConfig,
+    /// What it notes and serves.
+    pub api: &'a ApiArgs,
     /// Where its objects are.
     pub store: &'a StoreArgs,
 }
@@ -149,7 +150,8 @@ async fn start_api(start: Start<'_>, identity: &mut Identity) -> anyhow::Result<
         bind: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
         advertise: start.advertise,
         service_cidr: identity.service_cidr.clone(),
-        audit: start.audit,
+        audit: start.api.audit(),
+        runtime_config: start.api.runtime_config.clone().unwrap_or_default(),
     };
     let api = trine_apiserver::start(config, store).await.context("the API server cannot start")?;
     Ok((api, held))

@@ -57,6 +57,7 @@ mod tests {
             advertise: "127.0.0.1".parse().unwrap(),
             service_cidr: "10.96.0.0/16".to_owned(),
             audit: trine_apiserver::AuditConfig::default(),
+            runtime_config: trine_apiserver::RuntimeConfig::default(),
         };
         let api = trine_apiserver::start(config, store).await.unwrap();
         let working: [Arc<AtomicUsize>; 2] = Default::default();

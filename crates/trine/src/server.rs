@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
-use trine_apiserver::AuditConfig;
 
 use crate::cli::node_args::ServerArgs;
 use crate::control::{Control, Start, ended};
@@ -27,8 +26,7 @@ pub async fn run(args: &ServerArgs) -> anyhow::Result<()> {
     let advertise = args.advertise.map_or_else(families::machine_ip, Ok)?;
     let stop = CancellationToken::new();
     let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
-    let audit = AuditConfig { log: args.audit_log.clone(), policy: args.audit_policy.clone() };
-    let start = Start { layout: &layout, advertise, audit, store: &args.store };
+    let start = Start { layout: &layout, advertise, api: &args.api, store: &args.store };
     let control = Control::start(start, &mut identity, &planes).await?;
     control.publish(&Settings::of(&identity)?).await?;
     daemon::record(&layout, true)?;

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use trine_apiserver::{ApiServer, AuditConfig};
+use trine_apiserver::ApiServer;
 use trine_typed::k8s_openapi::api::core::v1::Node as NodeObject;
 use trine_typed::kube::{Api, Client};
 
+use crate::cli::api_args::ApiArgs;
 use crate::cli::args::UpArgs;
 use crate::cli::node_args::NetworkArgs;
 use crate::control::{Control, Start, ended};
@@ -46,8 +47,8 @@ pub struct Cluster {
 /// What a cluster is started with.
 #[derive(Default)]
 pub struct Wanted {
-    /// What the API server notes of requests.
-    pub audit: AuditConfig,
+    /// What the API server notes and serves.
+    pub api: ApiArgs,
     /// Where its objects are.
     pub store: StoreArgs,
     /// How the nodes run.
@@ -81,7 +82,7 @@ impl Cluster {
         let stop = CancellationToken::new();
         let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
         let start =
-            Start { layout: &layout, advertise: ips.primary, audit: wanted.audit, store: &wanted.store };
+            Start { layout: &layout, advertise: ips.primary, api: &wanted.api, store: &wanted.store };
         let control = Control::start(start, &mut identity, &planes).await?;
         let settings = Settings::of(&identity)?;
         let mut own = own_node(&layout, &identity, &control.api, ips, settings.clone())?;
@@ -204,11 +205,6 @@ fn serving(api: &ApiServer, node: &str, ip: IpAddr) -> anyhow::Result<watch::Rec
     Ok(serving)
 }
 
-/// The audit log that the words ask for.
-fn audit(args: &UpArgs) -> AuditConfig {
-    AuditConfig { log: args.audit_log.clone(), policy: args.audit_policy.clone() }
-}
-
 /// `trine up`, in the foreground: until SIGINT or SIGTERM.
 ///
 /// # Errors
@@ -218,7 +214,7 @@ pub async fn run(args: &UpArgs) -> anyhow::Result<()> {
     let since = Instant::now();
     let (store, words) = (args.store.clone(), args.node.clone());
     let (nodes, node_links, network) = (args.nodes, args.node_links, args.network.clone());
-    let wanted = Wanted { audit: audit(args), store, words, nodes, node_links, network };
+    let wanted = Wanted { api: args.api.clone(), store, words, nodes, node_links, network };
     let cluster = Cluster::start(layout, wanted).await?;
     eprintln!("API server {} after {:.2?}", cluster.url(), since.elapsed());
     match cluster.ready().await {
@@ -257,12 +253,7 @@ pub fn detach(args: &UpArgs) -> anyhow::Result<ExitCode> {
     if let Some(links) = args.node_links {
         command.arg("--node-links").arg(links.to_string());
     }
-    // The daemon's own folder is another one.
-    for (word, file) in [("--audit-log", &args.audit_log), ("--audit-policy", &args.audit_policy)] {
-        if let Some(file) = file {
-            command.arg(word).arg(std::path::absolute(file)?);
-        }
-    }
+    command.args(args.api.words()?);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0).current_dir("/");
     let mut child = command.spawn().context("cannot start the daemon")?;
     while since.elapsed() < READY_DEADLINE {

@@ -93,11 +93,11 @@ fn partial_metadata() -> BTreeMap<String, Value> {
         .into()
 }
 
-/// The kinds of stable versions, and all that they are made of.
+/// The kinds of the versions that are served, and all that they are made of.
 fn reachable(definitions: &BTreeMap<&str, &Value>) -> Result<BTreeSet<String>> {
     let mut todo: Vec<&str> = definitions
         .iter()
-        .filter(|(_, d)| kinds(d).iter().any(|g| is_stable(&g.1)))
+        .filter(|(_, d)| kinds(d).iter().any(|g| is_served(&g.0, &g.1)))
         .map(|(n, _)| *n)
         .collect();
     let mut seen = BTreeSet::new();
@@ -127,8 +127,11 @@ fn collect_refs<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
     }
 }
 
-fn is_stable(version: &str) -> bool {
-    version.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()))
+/// Stable versions, and those that are off unless they are asked for.
+fn is_served(group: &str, version: &str) -> bool {
+    let stable =
+        version.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
+    stable || (group == "resource.k8s.io" && version.starts_with("v1beta"))
 }
 
 fn special(name: &str) -> Option<&'static str> {

@@ -49,11 +49,12 @@ const BUILT_IN: [(&str, i64); 22] = [
 ];
 
 /// Versions whose rank is not the ordinary 15.
-const VERSIONS: [(&str, &str, i64); 4] = [
+const VERSIONS: [(&str, &str, i64); 5] = [
     ("", "v1", 1),
     ("autoscaling", "v2", 30),
     ("flowcontrol.apiserver.k8s.io", "v1", 21),
     ("resource.k8s.io", "v1", 21),
+    ("resource.k8s.io", "v1beta2", 15),
 ];
 
 /// The rank of what this server serves itself.

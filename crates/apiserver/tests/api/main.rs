@@ -36,6 +36,7 @@ mod audit;
 mod converting;
 mod custom;
 mod deletion;
+mod devices;
 mod far;
 mod forms;
 mod itself;

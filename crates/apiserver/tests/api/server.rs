@@ -42,6 +42,8 @@ async fn start_noting(dir: &Path, store: Arc<dyn Store>, audit: AuditConfig) -> 
         advertise: "127.0.0.1".parse().unwrap(),
         service_cidr: "10.96.0.0/16".to_owned(),
         audit,
+        // All that can be served.
+        runtime_config: "api/beta".parse().unwrap(),
     };
     start(config, store).await.unwrap()
 }

@@ -45,6 +45,7 @@ impl Cluster {
             advertise: "127.0.0.1".parse().unwrap(),
             service_cidr: "10.96.0.0/16".to_owned(),
             audit: trine_apiserver::AuditConfig::default(),
+            runtime_config: trine_apiserver::RuntimeConfig::default(),
         };
         let server = trine_apiserver::start(config, Arc::new(store)).await.unwrap();
         let client = Client::new(server.service("admin", &["system:masters"]), "default");

@@ -61,6 +61,7 @@ impl Cluster {
                 advertise: NODE_IP.parse().unwrap(),
                 service_cidr: "10.96.0.0/16".to_owned(),
                 audit: trine_apiserver::AuditConfig::default(),
+                runtime_config: trine_apiserver::RuntimeConfig::default(),
             },
             Arc::new(store),
         )

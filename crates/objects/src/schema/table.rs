@@ -358,12 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn every_stable_group_of_the_release_is_there() {
+    fn every_group_that_is_served_is_there() {
         let listed = "/v1 admissionregistration.k8s.io/v1 apiextensions.k8s.io/v1 apiregistration.k8s.io/v1 apps/v1 \
             authentication.k8s.io/v1 authorization.k8s.io/v1 autoscaling/v1 autoscaling/v2 batch/v1 certificates.k8s.io/v1 \
             coordination.k8s.io/v1 discovery.k8s.io/v1 events.k8s.io/v1 flowcontrol.apiserver.k8s.io/v1 meta.k8s.io/v1 \
             networking.k8s.io/v1 node.k8s.io/v1 policy/v1 rbac.authorization.k8s.io/v1 resource.k8s.io/v1 \
-            scheduling.k8s.io/v1 storage.k8s.io/v1 storagemigration.k8s.io/v1";
+            resource.k8s.io/v1beta1 resource.k8s.io/v1beta2 scheduling.k8s.io/v1 storage.k8s.io/v1 storagemigration.k8s.io/v1";
         let kinds = types().iter().flat_map(|t| &t.kinds);
         let groups: std::collections::BTreeSet<String> =
             kinds.map(|k| format!("{}/{}", k.group, k.version)).collect();

@@ -8,6 +8,7 @@ use super::alone_args::{
     CniCommand, ControllersArgs, CriArgs, CsiControllersArgs, CsiDriverArgs, DnsArgs, KubeletArgs,
     PolicyArgs, ProxyArgs, SchedulerArgs,
 };
+use super::api_args::ApiArgs;
 use super::node_args::{AgentArgs, NetworkArgs, Place, ServerArgs, TokenCommand};
 use crate::layout::DEFAULT_DATA_DIR;
 use crate::node_words::NodeWords;
@@ -143,12 +144,9 @@ pub struct UpArgs {
     /// Return when the nodes are Ready; the daemon goes on
     #[arg(long)]
     pub detach: bool,
-    /// Note each request to the API in this file, one line of JSON each
-    #[arg(long, value_name = "FILE")]
-    pub audit_log: Option<PathBuf>,
-    /// What is noted: a Policy of audit.k8s.io/v1; without it who, what and when of everything
-    #[arg(long, value_name = "FILE", requires = "audit_log")]
-    pub audit_policy: Option<PathBuf>,
+    /// What the API server notes and serves
+    #[command(flatten)]
+    pub api: ApiArgs,
     /// How its nodes run
     #[command(flatten)]
     pub node: NodeWords,

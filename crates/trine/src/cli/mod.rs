@@ -6,6 +6,7 @@
 //! - one file for each verb
 
 pub mod alone_args;
+pub mod api_args;
 pub mod apply;
 pub mod args;
 pub mod connect;

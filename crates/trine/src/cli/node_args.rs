@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use trine_overlay::{Checksums, Mode};
 
+use super::api_args::ApiArgs;
 use super::args::{DataDir, Target};
 use crate::families::IpFamily;
 use crate::layout::Layout;
@@ -52,12 +53,9 @@ pub struct ServerArgs {
     /// Its addresses, and how nodes reach each other
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Note each request to the API in this file, one line of JSON each
-    #[arg(long, value_name = "FILE")]
-    pub audit_log: Option<PathBuf>,
-    /// What is noted: a Policy of audit.k8s.io/v1; without it who, what and when of everything
-    #[arg(long, value_name = "FILE", requires = "audit_log")]
-    pub audit_policy: Option<PathBuf>,
+    /// What the API server notes and serves
+    #[command(flatten)]
+    pub api: ApiArgs,
     /// Which store
     #[command(flatten)]
     pub store: StoreArgs,
