@@ -5,7 +5,8 @@
 //! - [`csi`] controllers and kubelet -> storage driver: `csi.v1`
 //! - [`registration`] kubelet -> plugin: `pluginregistration`
 //! - [`deadline`] what a call that takes too long is answered
-//! - [`dra`] kubelet -> driver of devices, `dra.v1`; [`dra_v1beta1`] the same under its older name
+//! - [`dra`] kubelet -> driver of devices, `dra.v1`; [`dra_v1beta1`] the same under its older name; [`dra_health`] how the devices
+//!   are, and [`dra_health_v1alpha1`]
 //! - [`networks`] what a Pod is attached to beside its default network: kubelet -> runtime
 //! - [`socket`] unix-socket servers and clients for all three
 
@@ -43,11 +44,23 @@ pub mod dra_v1beta1 {
     tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1beta1");
 }
 
+/// How the devices of a driver are, `DRAResourceHealth` of `v1`.
+#[allow(missing_docs, clippy::all)]
+pub mod dra_health {
+    tonic::include_proto!("v1");
+}
+
+/// The same call under its older name, `v1alpha1`.
+#[allow(missing_docs, clippy::all)]
+pub mod dra_health_v1alpha1 {
+    tonic::include_proto!("v1alpha1");
+}
+
 #[cfg(test)]
 mod tests {
     use tonic::server::NamedService;
 
-    use crate::{cri, csi, dra, dra_v1beta1, registration};
+    use crate::{cri, csi, dra, dra_health, dra_health_v1alpha1, dra_v1beta1, registration};
 
     /// A service that anybody could stand behind.
     struct Nobody;
@@ -72,6 +85,14 @@ mod tests {
             (
                 name(dra_v1beta1::dra_plugin_server::DraPluginServer::new),
                 "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
+            ),
+            (
+                name(dra_health::dra_resource_health_server::DraResourceHealthServer::new),
+                "v1.DRAResourceHealth",
+            ),
+            (
+                name(dra_health_v1alpha1::dra_resource_health_server::DraResourceHealthServer::new),
+                "v1alpha1.DRAResourceHealth",
             ),
         ] {
             assert_eq!(ours, upstreams);

@@ -95,7 +95,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         client: client.clone(),
         runtime: runtime.clone(),
         volumes: volumes.clone(),
-        devices,
+        devices: devices.clone(),
         users: Users::new(&config.root),
         probes: probes.clone(),
         events,
@@ -121,6 +121,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     tasks.spawn(volumes.run(stop.clone()));
     let Some(uid) = register(&node, &stop).await else { return Ok(()) };
     let (sender, receiver) = mpsc::channel(CHANGES);
+    tasks.spawn(devices.watch_health(wakers.clone(), stop.clone()));
     tasks.spawn(log_rotation::run(config.clone(), runtime.clone(), stop.clone()));
     tasks.spawn(events::run(runtime, sender, stop.clone()));
     tasks.spawn(Evictor::new(ctx.clone(), pods.clone()).run(stop.clone()));

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 use trine_contracts::dra::dra_plugin_client::DraPluginClient;
 use trine_contracts::dra_v1beta1::dra_plugin_client::DraPluginClient as OlderClient;
 use trine_contracts::{dra, socket};
 
+use super::health::{Health, Service};
 use crate::error::{KubeletError, answered};
 
 /// Deadline of each call. Upstream: `DefaultClientCallTimeout`.
@@ -32,11 +34,27 @@ pub struct DeviceDriver {
     registration: PathBuf,
     version: Version,
     channel: Channel,
+    /// Listens to what it says of its devices, until it is dropped.
+    _listening: Option<Arc<Listening>>,
+}
+
+/// A task that ends with it.
+#[derive(Debug)]
+struct Listening(JoinHandle<()>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// All of them; of one name there may be several while it is being replaced.
 #[derive(Debug, Clone, Default)]
-pub struct DeviceDrivers(Arc<Mutex<BTreeMap<String, Vec<DeviceDriver>>>>);
+pub struct DeviceDrivers {
+    drivers: Arc<Mutex<BTreeMap<String, Vec<DeviceDriver>>>>,
+    /// How their devices are.
+    pub health: Health,
+}
 
 impl DeviceDrivers {
     /// Adds a driver, which is used from now on.
@@ -55,11 +73,18 @@ impl DeviceDrivers {
             let versions = versions.join(", ");
             return Err(KubeletError::Invalid(format!("none of the versions {versions} is supported")));
         };
+        let channel = socket::connect(endpoint);
+        let listen = |service| {
+            let (name, registration) = (name.to_owned(), registration.to_owned());
+            let listening = self.health.clone().listen(name, registration, service, channel.clone());
+            Arc::new(Listening(tokio::spawn(listening)))
+        };
         let driver = DeviceDriver {
             name: name.to_owned(),
             registration: registration.to_owned(),
             version: *version,
-            channel: socket::connect(endpoint),
+            _listening: Service::of(versions).map(listen),
+            channel,
         };
         let mut drivers = self.lock();
         let of_name = drivers.entry(name.to_owned()).or_default();
@@ -99,7 +124,7 @@ impl DeviceDrivers {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<DeviceDriver>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

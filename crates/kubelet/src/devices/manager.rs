@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use trine_contracts::dra;
-use trine_typed::k8s_openapi::api::core::v1::{Container, Pod};
+use trine_typed::k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use trine_typed::k8s_openapi::api::resource::v1::ResourceClaim;
 use trine_typed::kube::{Api, Client};
 
@@ -14,7 +15,9 @@ use super::drivers::DeviceDrivers;
 use super::plan;
 use super::record::{Device, Record};
 use crate::error::{KubeletError, api};
+use crate::pod::spec;
 use crate::step::traced;
+use crate::wake::Wakers;
 
 /// The devices of this node's Pods.
 pub struct Devices {
@@ -109,6 +112,8 @@ impl Devices {
                 return Err(failed(&answer.error));
             }
             let device = |device: dra::Device| Device {
+                pool: device.pool_name,
+                name: device.device_name,
                 requests: device.request_names,
                 cdi_devices: device.cdi_device_ids,
             };
@@ -121,6 +126,29 @@ impl Devices {
     #[must_use]
     pub fn cdi_devices(&self, pod: &Pod, container: &Container) -> Vec<String> {
         if plan::asks_none(pod) { Vec::new() } else { plan::cdi_devices(pod, container, &self.record()) }
+    }
+
+    /// Writes into a Pod's status how the devices of its containers are.
+    pub fn show_health(&self, pod: &Pod, status: &mut PodStatus) {
+        if plan::asked(pod).is_empty() {
+            return;
+        }
+        let record = self.record();
+        for shown in status.container_statuses.iter_mut().flatten() {
+            let Some(container) = spec::containers(pod).iter().find(|c| c.name == shown.name) else {
+                continue;
+            };
+            let told = |driver: &str, pool: &str, device: &str| self.drivers.health.of(driver, pool, device);
+            let all = plan::health(pod, container, &record, told);
+            shown.allocated_resources_status = (!all.is_empty()).then_some(all);
+        }
+    }
+
+    /// Wakes the Pods with devices whenever these may be otherwise than before.
+    pub async fn watch_health(self: Arc<Self>, wakers: Wakers, stop: CancellationToken) {
+        while stop.run_until_cancelled(self.drivers.health.changed()).await.is_some() {
+            self.pods().iter().for_each(|pod| wakers.wake(pod));
+        }
     }
 
     /// A Pod has ended: devices that no other uses are taken back.

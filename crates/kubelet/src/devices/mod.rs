@@ -5,9 +5,11 @@
 //! - [`record`] what was made ready, written down before it is
 //! - `plan` which claims a Pod has, and what its containers get of them
 //! - [`manager`] making ready and taking back
+//! - [`health`] how they are, as their drivers say
 //! - [`slices`] what drivers offer goes when they are gone
 
 pub mod drivers;
+pub mod health;
 pub mod manager;
 mod plan;
 pub mod record;

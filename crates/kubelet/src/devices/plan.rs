@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use trine_typed::k8s_openapi::api::core::v1::{
-    Container, Pod, PodExtendedResourceClaimStatus, PodResourceClaim,
+    Container, Pod, PodExtendedResourceClaimStatus, PodResourceClaim, ResourceClaim as CoreClaim,
+    ResourceHealth, ResourceStatus,
 };
 use trine_typed::k8s_openapi::api::resource::v1::ResourceClaim;
 use trine_typed::pods::{is_made_for, is_user};
@@ -118,17 +119,60 @@ pub fn note(pod: &Pod, wanted: &Wanted, claim: &ResourceClaim, record: &mut Reco
     Ok(())
 }
 
+/// What a container asks for of its Pod's claims, with those that are known.
+fn used<'a>(
+    pod: &'a Pod,
+    container: &'a Container,
+    record: &'a Record,
+) -> impl Iterator<Item = (&'a CoreClaim, &'a Claim)> {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let claims = container.resources.as_ref().and_then(|resources| resources.claims.as_deref());
+    claims.unwrap_or_default().iter().filter_map(move |used| {
+        let claim = asked(pod).iter().find(|claim| claim.name == used.name)?;
+        let (name, _) = name_of(pod, claim).ok().flatten()?;
+        Some((used, record.of_pod(uid).find(|claim| claim.name == name)?))
+    })
+}
+
+/// How the devices of a container are: `claim:NAME`, or `claim:NAME/REQUEST` if it asks for a part. `health` tells by driver, pool and
+/// device.
+#[must_use]
+pub fn health(
+    pod: &Pod,
+    container: &Container,
+    record: &Record,
+    health: impl Fn(&str, &str, &str) -> (&'static str, Option<String>),
+) -> Vec<ResourceStatus> {
+    let mut all: Vec<ResourceStatus> = Vec::new();
+    for (used, claim) in used(pod, container, record) {
+        let request = used.request.as_deref().filter(|request| !request.is_empty());
+        let mut resources: Vec<ResourceHealth> = Vec::new();
+        for (driver, device) in claim.devices(request) {
+            let by_name = || format!("{driver}/{}/{}", device.pool, device.name);
+            let resource_id = device.cdi_devices.first().cloned().unwrap_or_else(by_name);
+            if resources.iter().all(|other| other.resource_id != resource_id) {
+                let (health, message) = health(driver, &device.pool, &device.name);
+                resources.push(ResourceHealth { resource_id, health: Some(health.to_owned()), message });
+            }
+        }
+        if !resources.is_empty() {
+            let part = request.map(|request| format!("/{request}")).unwrap_or_default();
+            all.push(ResourceStatus {
+                name: format!("claim:{}{part}", used.name),
+                resources: Some(resources),
+            });
+        }
+    }
+    all
+}
+
 /// What the runtime is told for a container, by the names that the Pod has of its claims.
 #[must_use]
 pub fn cdi_devices(pod: &Pod, container: &Container, record: &Record) -> Vec<String> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let mut all = Vec::new();
-    let claims = container.resources.as_ref().and_then(|resources| resources.claims.as_deref());
-    for used in claims.unwrap_or_default() {
-        let claim = asked(pod).iter().find(|claim| claim.name == used.name);
-        let name = claim.and_then(|claim| name_of(pod, claim).ok().flatten());
-        let known = name.and_then(|(name, _)| record.of_pod(uid).find(|claim| claim.name == name));
-        all.extend(known.map(|claim| claim.cdi_devices(used.request.as_deref())).unwrap_or_default());
+    for (used, claim) in used(pod, container, record) {
+        all.extend(claim.cdi_devices(used.request.as_deref()));
     }
     if let Some(extended) = extended(pod)
         && let Some(claim) = record.of_pod(uid).find(|claim| claim.name == extended.resource_claim_name)
@@ -145,6 +189,15 @@ mod tests {
 
     use super::super::record::Device;
     use super::*;
+
+    fn device(request: &str, id: &str) -> Device {
+        Device {
+            pool: "n".into(),
+            name: "0".into(),
+            requests: vec![request.into()],
+            cdi_devices: vec![id.into()],
+        }
+    }
 
     fn pod(more: &Value) -> Pod {
         let mut pod = json!({"metadata": {"name": "p", "namespace": "d", "uid": "p-uid"},
@@ -232,7 +285,7 @@ mod tests {
         note(&pod, &Wanted { name: "shared".to_owned(), own: false }, &claim(&json!({})), &mut record)
             .unwrap();
         assert!(!is_ready(&pod, &record));
-        let devices = vec![Device { requests: vec!["r".into()], cdi_devices: vec!["v/c=0".into()] }];
+        let devices = vec![device("r", "v/c=0")];
         record.claims.get_mut("c-uid").unwrap().drivers.insert("a".to_owned(), Some(devices));
         assert!(is_ready(&pod, &record));
         let container = |claims: Value| -> Container {
@@ -250,6 +303,33 @@ mod tests {
     }
 
     #[test]
+    fn containers_show_how_their_devices_are() {
+        let pod = pod(&json!({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]}}));
+        let mut record = Record::default();
+        note(&pod, &Wanted { name: "shared".to_owned(), own: false }, &claim(&json!({})), &mut record)
+            .unwrap();
+        let mut nameless = device("s", "");
+        nameless.cdi_devices.clear();
+        let devices = vec![device("r", "v/c=0"), device("r", "v/c=0"), nameless];
+        record.claims.get_mut("c-uid").unwrap().drivers.insert("a".to_owned(), Some(devices));
+        let shown = |claims: Value| -> Value {
+            let container =
+                serde_json::from_value(json!({"name": "c", "resources": {"claims": claims}})).unwrap();
+            let tell = |driver: &str, pool: &str, device: &str| {
+                ("Unhealthy", Some(format!("{driver} {pool} {device}")))
+            };
+            json!(health(&pod, &container, &record, tell))
+        };
+        let one = |id: &str| json!({"resourceID": id, "health": "Unhealthy", "message": "a n 0"});
+        assert_eq!(
+            shown(json!([{"name": "gpu"}, {"name": "gpu", "request": "s"}, {"name": "gpu", "request": "t"}])),
+            json!([{"name": "claim:gpu", "resources": [one("v/c=0"), one("a/n/0")]},
+                {"name": "claim:gpu/s", "resources": [one("a/n/0")]}])
+        );
+        assert_eq!(shown(json!([])), json!([]));
+    }
+
+    #[test]
     fn what_is_asked_for_by_resources_comes_from_the_claim_that_was_written_for_it() {
         let of = |container: &str, request: &str| json!({"containerName": container, "resourceName": "x.io/gpu", "requestName": request});
         let pod = pod(&json!({"spec": {"resourceClaims": null}, "status": {"resourceClaimStatuses": null,
@@ -262,8 +342,6 @@ mod tests {
         let claim = claim(&json!({"metadata": {"ownerReferences": [owner]}}));
         let mut record = Record::default();
         note(&pod, &wanted(&pod).unwrap()[0], &claim, &mut record).unwrap();
-        let device =
-            |request: &str, id: &str| Device { requests: vec![request.into()], cdi_devices: vec![id.into()] };
         let devices = vec![device("r", "v/c=0"), device("s", "v/c=1")];
         record.claims.get_mut("c-uid").unwrap().drivers.insert("a".to_owned(), Some(devices));
         for (name, expected) in [("c", vec!["v/c=0"]), ("d", vec!["v/c=1"]), ("e", vec![])] {

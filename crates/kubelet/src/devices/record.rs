@@ -15,6 +15,12 @@ const FILE: &str = "dra_manager.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
+    /// The pool that it is from, and its name there; records of older kubelets have neither.
+    #[serde(default)]
+    pub pool: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
     /// The requests of the claim that it is for; all if none is named.
     pub requests: Vec<String>,
     /// What the runtime is told.
@@ -47,13 +53,21 @@ impl Claim {
     /// What the runtime is told for a request, or for all.
     #[must_use]
     pub fn cdi_devices(&self, request: Option<&str>) -> Vec<String> {
-        let base = |name: &String| name.split('/').next().unwrap_or_default().to_owned();
-        let of_request = |device: &&Device| {
-            let all = request.is_none_or(str::is_empty) || device.requests.is_empty();
-            all || device.requests.iter().any(|name| Some(base(name).as_str()) == request)
+        self.devices(request).flat_map(|(_, device)| device.cdi_devices.iter().cloned()).collect()
+    }
+
+    /// The devices for a request, or for all, with their drivers.
+    pub fn devices<'a>(&'a self, request: Option<&'a str>) -> impl Iterator<Item = (&'a str, &'a Device)> {
+        let base = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
+        let request = request.filter(|request| !request.is_empty());
+        let of_request = move |(_, device): &(&str, &Device)| {
+            let all = request.is_none() || device.requests.is_empty();
+            all || device.requests.iter().any(|name| request.map(base) == Some(base(name)))
         };
-        let devices = self.drivers.values().flatten().flatten().filter(of_request);
-        devices.flat_map(|device| device.cdi_devices.iter().cloned()).collect()
+        let ready = |(driver, devices): (&'a String, &'a Option<Vec<Device>>)| {
+            devices.iter().flatten().map(move |device| (driver.as_str(), device))
+        };
+        self.drivers.iter().flat_map(ready).filter(of_request)
     }
 }
 
@@ -105,6 +119,8 @@ mod tests {
     #[test]
     fn a_container_gets_the_devices_of_its_request_or_all() {
         let device = |requests: &[&str], id: &str| Device {
+            pool: "p".to_owned(),
+            name: id.to_owned(),
             requests: requests.iter().map(|r| (*r).to_owned()).collect(),
             cdi_devices: vec![id.to_owned()],
         };

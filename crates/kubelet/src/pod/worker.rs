@@ -386,7 +386,7 @@ impl Worker {
             return old;
         }
         let memory = self.memory();
-        let fresh = status::generate(&StatusInput {
+        let mut fresh = status::generate(&StatusInput {
             pod: &self.pod,
             observed: &self.observed,
             memory: &memory,
@@ -400,6 +400,7 @@ impl Worker {
             start_time: self.started,
             now: Timestamp::now(),
         });
+        self.ctx.devices.show_health(&self.pod, &mut fresh);
         status::writer::overlay(&old, fresh)
     }
 

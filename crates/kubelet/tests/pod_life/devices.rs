@@ -6,9 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use trine_contracts::dra::dra_plugin_server::{DraPlugin, DraPluginServer};
+use trine_contracts::dra_health::dra_resource_health_server::{DraResourceHealth, DraResourceHealthServer};
+use trine_contracts::dra_health::{
+    DeviceHealth, DeviceIdentifier, HealthStatus, NodeWatchResourcesRequest, NodeWatchResourcesResponse,
+};
 use trine_contracts::registration::registration_server::{Registration, RegistrationServer};
 use trine_contracts::{dra, registration, socket};
 use trine_typed::k8s_openapi::api::core::v1::Pod;
@@ -31,6 +38,8 @@ struct Driver {
     endpoint: PathBuf,
     cdi: PathBuf,
     calls: Calls,
+    /// How its devices are.
+    health: watch::Receiver<Vec<DeviceHealth>>,
 }
 
 #[tonic::async_trait]
@@ -43,7 +52,7 @@ impl Registration for Driver {
             r#type: "DRAPlugin".to_owned(),
             name: DRIVER.to_owned(),
             endpoint: self.endpoint.display().to_string(),
-            supported_versions: vec!["v1.DRAPlugin".to_owned()],
+            supported_versions: vec!["v1.DRAPlugin".to_owned(), "v1.DRAResourceHealth".to_owned()],
         }))
     }
 
@@ -115,13 +124,30 @@ impl DraPlugin for Driver {
     }
 }
 
+#[tonic::async_trait]
+impl DraResourceHealth for Driver {
+    type NodeWatchResourcesStream = std::pin::Pin<
+        Box<dyn tokio_stream::Stream<Item = Result<NodeWatchResourcesResponse, Status>> + Send>,
+    >;
+
+    async fn node_watch_resources(
+        &self,
+        _: Request<NodeWatchResourcesRequest>,
+    ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
+        let reports = WatchStream::new(self.health.clone());
+        Ok(Response::new(Box::pin(reports.map(|devices| Ok(NodeWatchResourcesResponse { devices })))))
+    }
+}
+
 /// Serves the driver until the task is ended.
 async fn serve(driver: Driver, registration: &Path) -> JoinHandle<()> {
     let endpoint = socket::listen(&driver.endpoint).await.unwrap();
     let registering = socket::listen(registration).await.unwrap();
     let (calls, names) = (driver.clone(), driver);
     tokio::spawn(async move {
-        let calls = tonic::transport::Server::builder().add_service(DraPluginServer::new(calls));
+        let health = DraResourceHealthServer::new(calls.clone());
+        let calls =
+            tonic::transport::Server::builder().add_service(DraPluginServer::new(calls)).add_service(health);
         let names = tonic::transport::Server::builder().add_service(RegistrationServer::new(names));
         let (one, other) =
             tokio::join!(calls.serve_with_incoming(endpoint), names.serve_with_incoming(registering));
@@ -151,11 +177,13 @@ pub async fn a_pod_has_its_device_until_it_is_gone(cluster: &mut Cluster) {
     std::fs::create_dir_all(&cdi).unwrap();
     std::fs::create_dir_all(root.join("plugins").join(DRIVER)).unwrap();
     let calls = Calls::default();
+    let (say, health) = watch::channel(Vec::new());
     let driver = Driver {
         client: client.clone(),
         endpoint: root.join("plugins").join(DRIVER).join("dra.sock"),
         cdi,
         calls: Arc::clone(&calls),
+        health,
     };
     let registration = root.join("plugins_registry").join(format!("{DRIVER}-reg.sock"));
     let slices: Api<ResourceSlice> = Api::all(client.clone());
@@ -200,6 +228,7 @@ pub async fn a_pod_has_its_device_until_it_is_gone(cluster: &mut Cluster) {
     };
     assert_eq!(said("with").await, "device gpu-1\n");
     assert_eq!(said("without").await, "device\n", "it did not ask for it");
+    shows_how_its_device_is(cluster, &say).await;
     let claims: Api<ResourceClaim> = Api::namespaced(client.clone(), "default");
     let all = claims.list(&ListParams::default()).await.unwrap().items;
     let status = all[0].status.clone().unwrap();
@@ -228,6 +257,37 @@ pub async fn a_pod_has_its_device_until_it_is_gone(cluster: &mut Cluster) {
     serving.abort();
     std::fs::remove_file(&registration).unwrap();
     classes.delete("gpu", &DeleteParams::default()).await.unwrap();
+}
+
+/// The container that has the device shows what the driver says of it, and only that one.
+async fn shows_how_its_device_is(cluster: &Cluster, say: &watch::Sender<Vec<DeviceHealth>>) {
+    let of_container = |pod: &Pod, name: &str| -> Value {
+        let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+        let found = statuses.into_iter().find(|status| status.name == name);
+        json!(found.and_then(|status| status.allocated_resources_status.clone()))
+    };
+    let shown = |pod: &Pod| {
+        let all = of_container(pod, "with");
+        assert!(of_container(pod, "without").is_null());
+        let one = &all[0]["resources"][0];
+        let id = one["resourceID"].as_str().unwrap_or_default();
+        assert!(all.is_null() || (all[0]["name"] == "claim:gpu" && id.ends_with("-gpu-1")), "{all}");
+        format!("{} {}", one["health"].as_str().unwrap_or_default(), one["message"].as_str().unwrap_or("-"))
+    };
+    cluster.until("devices", "nothing was said", |pod| shown(pod) == "Unknown -").await;
+    for (health, message, expected) in
+        [(HealthStatus::Healthy, "45 °C", "Healthy 45 °C"), (HealthStatus::Unhealthy, "", "Unhealthy -")]
+    {
+        let device = |name: &str, health: HealthStatus, message: &str| DeviceHealth {
+            device: Some(DeviceIdentifier { pool_name: "node".to_owned(), device_name: name.to_owned() }),
+            health: health.into(),
+            message: message.to_owned(),
+            ..DeviceHealth::default()
+        };
+        let other = device("gpu-0", HealthStatus::Unhealthy, "another");
+        say.send(vec![other, device("gpu-1", health, message)]).unwrap();
+        cluster.until("devices", expected, |pod| shown(pod) == expected).await;
+    }
 }
 
 /// What the kubelet has written down of claims.
