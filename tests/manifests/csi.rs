@@ -1,6 +1,7 @@
 //! A CSI driver by its released manifests, with upstream's sidecars and snapshot controller: what its users do with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use trine_tests::{go, until};
@@ -66,12 +67,65 @@ fn none_left(stage: &Stage, kind: &str) {
     });
 }
 
+/// The driver's loop devices; of a test that fails midway nobody takes them back.
+struct Devices(PathBuf);
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        let names =
+            |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let volumes: Vec<_> = names(&self.0).filter_map(|path| Some(path.file_name()?.to_owned())).collect();
+        for device in names(Path::new("/sys/block")) {
+            let file = std::fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
+            let file = Path::new(file.split_whitespace().next().unwrap_or_default()).file_name();
+            if let (Some(file), Some(name)) = (file, device.file_name())
+                && volumes.iter().any(|volume| volume == file)
+            {
+                let _ = Command::new("losetup").arg("-d").arg(Path::new("/dev").join(name)).status();
+            }
+        }
+    }
+}
+
+/// A volume of blocks is written, grows, and comes back from its snapshot as it was.
+fn blocks(stage: &Stage) {
+    let read = |pod: &str| {
+        let command = "dd if=/dev/volume bs=512 skip=4096 count=1 2>/dev/null | head -c 5";
+        stage.said(&["exec", pod, "--", "sh", "-c", command])
+    };
+    let write = |word: &str| {
+        let command =
+            format!("printf {word} | dd of=/dev/volume bs=512 seek=4096 conv=notrunc,fsync 2>/dev/null");
+        let _ = stage.said(&["exec", "blocks", "--", "sh", "-c", &command]);
+    };
+    stage.apply("csi/blocks.yaml", &[]);
+    stage.wait("pod/blocks", "Ready");
+    write("first");
+    stage.apply("csi/blocks-snapshot.yaml", &[]);
+    let ready = "--for=jsonpath={.status.readyToUse}=true";
+    let _ = stage.said(&["wait", "volumesnapshot/blocks", ready, "--timeout=90s"]);
+    write("later");
+    let command = "blockdev --getsize64 /dev/volume";
+    let size = |pod: &str| stage.said(&["exec", pod, "--", "sh", "-c", command]);
+    assert_eq!(size("blocks").trim(), (100_u64 << 20).to_string());
+    let larger = r#"{"spec": {"resources": {"requests": {"storage": "200Mi"}}}}"#;
+    let _ = stage.said(&["patch", "pvc", "blocks", "-p", larger]);
+    until("the device has grown under its Pod", || {
+        let now = size("blocks");
+        if now.trim() == (200_u64 << 20).to_string() { Ok(()) } else { Err(now) }
+    });
+    stage.apply("csi/blocks-copy.yaml", &[]);
+    stage.wait("pod/blocks-copy", "Ready");
+    assert_eq!((read("blocks").as_str(), read("blocks-copy").as_str()), ("later", "first"));
+}
+
 #[test]
 #[ignore = "takes minutes; `cargo xtask manifests` makes its images and runs it"]
 fn a_drivers_released_manifests_give_volumes_snapshots_clones_and_growth() {
     const TEST: &str = "a_drivers_released_manifests_give_volumes_snapshots_clones_and_growth";
     let Some(stage) = Stage::set(TEST) else { return };
     let shared = Shared::make(Path::new("/run").join(format!("trine-test-csi-{}", std::process::id())));
+    let _devices = Devices(shared.0.join("data"));
     IMAGES.iter().for_each(|image| stage.import(image));
     let client =
         go::module("tests/upstream/sidecars", "github.com/kubernetes-csi/external-snapshotter/client/v8");
@@ -121,6 +175,8 @@ fn a_drivers_released_manifests_give_volumes_snapshots_clones_and_growth() {
     assert_eq!(note(&stage, "writer", "/data/note"), "second");
     stage.apply("csi/later.yaml", &[]);
     stage.wait("pod/later", "Ready");
+
+    blocks(&stage);
 
     let volumes = || std::fs::read_dir(shared.0.join("data")).unwrap().count();
     let before = volumes();

@@ -51,7 +51,7 @@ const PARTS: [Part; 7] = [
     Part {
         name: "csi",
         about: "the released manifests of csi-driver-host-path with upstream's sidecars and snapshot controller: volumes, growth, \
-                snapshots, clones, inline volumes; driver, registrar and liveness probe are stand-ins of our own",
+                snapshots, clones, blocks, inline volumes; driver, registrar and liveness probe are stand-ins of our own",
         peers: &[
             ("tests/upstream/images", "k8s.io/kubernetes"),
             (SIDECARS, "github.com/kubernetes-csi/external-provisioner/v6"),
@@ -85,7 +85,7 @@ pub fn run(name: Option<&str>) -> anyhow::Result<()> {
     anyhow::ensure!(!parts.is_empty(), "there is no such part; there are {}", names.join(", "));
     let root = workspace_root()?;
     packages::install()?;
-    run_command(cargo_command(&root).args(["build", "--package", "trine", "--quiet"]))?;
+    run_command(cargo_command(&root).args(["build", "--workspace", "--bins", "--quiet"]))?;
     let program = root.join("target/debug/trine");
     let images = upstream::images::of_manifests(&root, &program)?;
     let page = Page {
@@ -116,7 +116,7 @@ pub fn run(name: Option<&str>) -> anyhow::Result<()> {
 
 fn one(root: &Path, program: &Path, images: &Path, name: &str) -> anyhow::Result<()> {
     let mut command = cargo_command(root);
-    command.args(["test", "--package", "trine-tests", "--test", "manifests", "--"]);
+    command.args(["test", "--workspace", "--test", "manifests", "--"]);
     command.args(["--include-ignored", "--test-threads=1", &format!("{name}::")]);
     run_command(command.env("TRINE_PROGRAM", program).env("TRINE_MANIFEST_IMAGES", images))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -31,23 +32,26 @@ func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 	return answer, nil
 }
 
-func mountable(capabilities ...*csi.VolumeCapability) error {
+// blocks tells volumes of blocks from folders.
+func blocks(capabilities ...*csi.VolumeCapability) (bool, error) {
 	if len(capabilities) == 0 {
-		return status.Error(codes.InvalidArgument, "no capability is asked for")
+		return false, status.Error(codes.InvalidArgument, "no capability is asked for")
 	}
+	asked := capabilities[0].GetBlock() != nil
 	for _, capability := range capabilities {
-		if capability.GetMount() == nil {
-			return status.Error(codes.InvalidArgument, "volumes are folders here, no blocks")
+		if (capability.GetBlock() != nil) != asked || (capability.GetMount() != nil) == asked {
+			return false, status.Error(codes.InvalidArgument, "a volume is a folder or blocks")
 		}
 	}
-	return nil
+	return asked, nil
 }
 
 func (d *driver) CreateVolume(_ context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if req.GetName() == "" {
 		return nil, status.Error(codes.InvalidArgument, "a volume needs a name")
 	}
-	if err := mountable(req.GetVolumeCapabilities()...); err != nil {
+	asked, err := blocks(req.GetVolumeCapabilities()...)
+	if err != nil {
 		return nil, err
 	}
 	d.kept.Lock()
@@ -66,6 +70,9 @@ func (d *driver) CreateVolume(_ context.Context, req *csi.CreateVolumeRequest) (
 		if size < origin.Size {
 			return nil, status.Errorf(codes.OutOfRange, "%s is larger than %d", from, size)
 		}
+		if asked != origin.Blocks {
+			return nil, status.Errorf(codes.InvalidArgument, "%s is of the other kind", from)
+		}
 	}
 	id := identified("vol", req.GetName())
 	found, err := d.kept.find(id)
@@ -73,12 +80,12 @@ func (d *driver) CreateVolume(_ context.Context, req *csi.CreateVolumeRequest) (
 	case err != nil:
 		return nil, err
 	case found == nil:
-		found = &item{ID: id, Name: req.GetName(), Size: size, Made: time.Now()}
+		found = &item{ID: id, Name: req.GetName(), Size: size, Blocks: asked, Made: time.Now()}
 		if err := d.kept.make(*found, from); err != nil {
 			return nil, err
 		}
-	case found.Size < size:
-		return nil, status.Errorf(codes.AlreadyExists, "%s has another size", req.GetName())
+	case found.Size < size || found.Blocks != asked:
+		return nil, status.Errorf(codes.AlreadyExists, "%s is another one", req.GetName())
 	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
 		VolumeId: id, CapacityBytes: found.Size, VolumeContext: req.GetParameters(), ContentSource: source,
@@ -93,11 +100,14 @@ func (d *driver) DeleteVolume(_ context.Context, req *csi.DeleteVolumeRequest) (
 }
 
 func (d *driver) ValidateVolumeCapabilities(_ context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
-	if _, err := d.there(req.GetVolumeId()); err != nil {
+	volume, err := d.there(req.GetVolumeId())
+	if err != nil {
 		return nil, err
 	}
-	if err := mountable(req.GetVolumeCapabilities()...); err != nil {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	if asked, err := blocks(req.GetVolumeCapabilities()...); err != nil {
+		return nil, err
+	} else if asked != volume.Blocks {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: "it is of the other kind"}, nil
 	}
 	confirmed := &csi.ValidateVolumeCapabilitiesResponse_Confirmed{VolumeCapabilities: req.GetVolumeCapabilities()}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: confirmed}, nil
@@ -111,6 +121,11 @@ func (d *driver) ControllerExpandVolume(_ context.Context, req *csi.ControllerEx
 		return nil, err
 	}
 	volume.Size = max(volume.Size, req.GetCapacityRange().GetRequiredBytes())
+	if volume.Blocks {
+		if err := os.Truncate(d.kept.data(volume.ID), volume.Size); err != nil {
+			return nil, err
+		}
+	}
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: volume.Size, NodeExpansionRequired: true}, d.kept.note(*volume)
 }
 
@@ -127,7 +142,7 @@ func (d *driver) CreateSnapshot(_ context.Context, req *csi.CreateSnapshotReques
 	case err != nil:
 		return nil, err
 	case found == nil:
-		found = &item{ID: id, Name: req.GetName(), Source: volume.ID, Size: volume.Size, Made: time.Now()}
+		found = &item{ID: id, Name: req.GetName(), Source: volume.ID, Size: volume.Size, Blocks: volume.Blocks, Made: time.Now()}
 		if err := d.kept.make(*found, volume.ID); err != nil {
 			return nil, err
 		}

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// item is a volume or a snapshot: a folder, and a file that says what it is.
+// item is a volume or a snapshot: a folder or, of blocks, a file, and a file that says what it is.
 type item struct {
 	ID, Name, Source string
+	Blocks           bool
 	Size             int64
 	Made             time.Time
 }
@@ -55,6 +56,12 @@ func (k *kept) make(made item, from string) error {
 	if err := os.RemoveAll(k.data(made.ID)); err != nil {
 		return err
 	}
+	if made.Blocks {
+		if err := k.blocks(made, from); err != nil {
+			return err
+		}
+		return k.note(made)
+	}
 	if err := os.MkdirAll(k.data(made.ID), 0o777); err != nil {
 		return err
 	}
@@ -64,6 +71,19 @@ func (k *kept) make(made item, from string) error {
 		}
 	}
 	return k.note(made)
+}
+
+func (k *kept) blocks(made item, from string) error {
+	if from != "" {
+		if err := exec.Command("cp", "-a", k.data(from), k.data(made.ID)).Run(); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(k.data(made.ID), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Truncate(made.Size), file.Close())
 }
 
 func (k *kept) note(made item) error {

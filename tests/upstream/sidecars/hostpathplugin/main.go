@@ -1,5 +1,6 @@
 // Stands in for a driver that cannot be had as a module: the words of its command line are those that its manifests say, and what it
-// keeps is folders of one node. Volumes, snapshots, clones, growth and inline volumes, as the CSI specification has them; no blocks.
+// keeps is folders of one node, and files with loop devices for blocks. Volumes, snapshots, clones, growth and inline volumes, as the CSI
+// specification has them.
 package main
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -32,18 +33,28 @@ func (d *driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 }
 
 func (d *driver) NodeStageVolume(_ context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	if _, err := d.there(req.GetVolumeId()); err != nil {
+	volume, err := d.there(req.GetVolumeId())
+	if err != nil {
 		return nil, err
 	}
-	return &csi.NodeStageVolumeResponse{}, mountable(req.GetVolumeCapability())
+	asked, err := blocks(req.GetVolumeCapability())
+	if err == nil && asked {
+		d.kept.Lock()
+		defer d.kept.Unlock()
+		err = attach(volume.ID, d.kept.data(volume.ID))
+	}
+	return &csi.NodeStageVolumeResponse{}, err
 }
 
-func (d *driver) NodeUnstageVolume(context.Context, *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	return &csi.NodeUnstageVolumeResponse{}, nil
+func (d *driver) NodeUnstageVolume(_ context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	d.kept.Lock()
+	defer d.kept.Unlock()
+	return &csi.NodeUnstageVolumeResponse{}, detach(req.GetVolumeId())
 }
 
 func (d *driver) NodePublishVolume(_ context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	if err := mountable(req.GetVolumeCapability()); err != nil {
+	asked, err := blocks(req.GetVolumeCapability())
+	if err != nil {
 		return nil, err
 	}
 	d.kept.Lock()
@@ -60,14 +71,25 @@ func (d *driver) NodePublishVolume(_ context.Context, req *csi.NodePublishVolume
 	} else if _, err := d.there(id); err != nil {
 		return nil, err
 	}
-	target := req.GetTargetPath()
-	if err := os.MkdirAll(target, 0o750); err != nil {
+	from, target := d.kept.data(id), req.GetTargetPath()
+	if asked {
+		device, err := attached(id)
+		if err == nil && device == nil {
+			err = status.Errorf(codes.FailedPrecondition, "%s is not staged", id)
+		}
+		if err != nil {
+			return nil, err
+		}
+		from = device.Name()
+		_ = device.Close()
+	}
+	if err := place(target, asked); err != nil {
 		return nil, err
 	}
 	if mounted(target) {
 		return &csi.NodePublishVolumeResponse{}, nil
 	}
-	if err := syscall.Mount(d.kept.data(id), target, "", syscall.MS_BIND, ""); err != nil {
+	if err := syscall.Mount(from, target, "", syscall.MS_BIND, ""); err != nil {
 		return nil, err
 	}
 	if req.GetReadonly() {
@@ -77,6 +99,21 @@ func (d *driver) NodePublishVolume(_ context.Context, req *csi.NodePublishVolume
 		}
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// place makes what is mounted on: a folder, or a file for a device.
+func place(target string, device bool) error {
+	if !device {
+		return os.MkdirAll(target, 0o750)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 func (d *driver) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
@@ -103,6 +140,11 @@ func (d *driver) NodeExpandVolume(_ context.Context, req *csi.NodeExpandVolumeRe
 	if err != nil {
 		return nil, err
 	}
+	if volume.Blocks {
+		if err := grown(volume.ID); err != nil {
+			return nil, err
+		}
+	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: volume.Size}, nil
 }
 
@@ -111,12 +153,16 @@ func (d *driver) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeSta
 	if err != nil {
 		return nil, err
 	}
+	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: volume.Size, Available: volume.Size}
+	answer := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{bytes}}
+	if volume.Blocks {
+		return answer, nil
+	}
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(req.GetVolumePath(), &stat); err != nil {
 		return nil, status.Errorf(codes.NotFound, "%s: %v", req.GetVolumePath(), err)
 	}
-	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: volume.Size, Available: volume.Size}
-	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{bytes}}, nil
+	return answer, nil
 }
 
 // mounted tells a folder that is a mount of its own by the table of mounts: a folder bound from the same file system has its device.
