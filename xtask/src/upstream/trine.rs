@@ -20,6 +20,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// What the data dirs of runs begin with; the process id of the run ends them.
 const PREFIX: &str = "trine-upstream-";
 
+/// What short ways to kubelets' folders begin with; the process id of the run ends them.
+const SHORT: &str = "/run/trk-";
+
 /// A started Trine; stopped, with all that it made, when dropped.
 pub struct Trine {
     program: PathBuf,
@@ -105,11 +108,27 @@ impl Trine {
         if options.suite == Suite::DualStack {
             words.extend(["--ip-family", "dual"]);
         }
+        // Of the versions that are off by default the specs of devices ask for some.
+        if options.suite == Suite::Dra {
+            words.extend(["--runtime-config", "api/beta=true"]);
+        }
         let store = store.map(|etcd| format!("etcd={}", etcd.url));
         words.extend(store.iter().flat_map(|store| ["--store", store]));
         let mut trine = Self::start(program, name, &words, "kubeconfig", log)?;
         trine.ready()?;
         Ok(trine)
+    }
+
+    /// The kubelet's folder, by a way that is no longer than upstream's `/var/lib/kubelet`: some specs choose names of sockets that
+    /// fit below that one.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn short_kubelet_root(&self) -> anyhow::Result<PathBuf> {
+        let short = short();
+        let _ = std::fs::remove_file(&short);
+        std::os::unix::fs::symlink(self.data_dir.join("kubelet"), &short)?;
+        Ok(short)
     }
 
     /// Waits until its node is Ready.
@@ -159,12 +178,17 @@ impl Trine {
     }
 }
 
+fn short() -> PathBuf {
+    PathBuf::from(format!("{SHORT}{}", std::process::id()))
+}
+
 /// Takes away what runs that were killed have left.
 fn sweep(program: &Path) {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(pid) = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit('-').next()) else { continue };
         if !Path::new("/proc").join(pid).exists() {
+            let _ = std::fs::remove_file(format!("{SHORT}{pid}"));
             purge(program, &entry.path());
         }
     }
@@ -207,6 +231,7 @@ impl Drop for Trine {
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
+        let _ = std::fs::remove_file(short());
         purge(&self.program, &self.data_dir);
     }
 }

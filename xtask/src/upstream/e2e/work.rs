@@ -11,6 +11,7 @@ use super::progress::Progress;
 use super::{Bench, plan};
 use crate::upstream::ginkgo;
 use crate::upstream::junit::Outcome;
+use crate::upstream::suite::Suite;
 use crate::upstream::trine::Trine;
 
 /// How often Trine is looked at.
@@ -41,6 +42,12 @@ pub fn run(
     Ok(broken)
 }
 
+/// Where specs find the cluster.
+struct Folders {
+    kubeconfig: PathBuf,
+    kubelet: PathBuf,
+}
+
 fn several(
     bench: &Bench,
     trine: &mut Trine,
@@ -50,18 +57,22 @@ fn several(
     progress: &mut Progress,
 ) -> anyhow::Result<Vec<String>> {
     let next = AtomicUsize::new(0);
-    let data_dir = trine.data_dir.clone();
+    let kubelet = match bench.options.suite {
+        Suite::Dra => trine.short_kubelet_root()?,
+        _ => trine.data_dir.join("kubelet"),
+    };
+    let folders = Folders { kubeconfig: trine.data_dir.join("kubeconfig"), kubelet };
     let mut broken = Vec::new();
     std::thread::scope(|scope| {
         let (news, told) = mpsc::channel();
         for worker in 0..workers.min(names.len()) {
-            let (news, next, data_dir) = (news.clone(), &next, data_dir.clone());
+            let (news, next, folders) = (news.clone(), &next, &folders);
             scope.spawn(move || {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Some(deadline) = plan::deadline(since.elapsed()) else { return };
                     let begun = Instant::now();
                     let heard = news.send(News::Begun(name.clone()));
-                    let outcome = one(bench, worker, &data_dir, name, deadline);
+                    let outcome = one(bench, worker, folders, name, deadline);
                     let took = begun.elapsed();
                     let ended = News::Ended { name: name.clone(), outcome, deadline, took };
                     if heard.and(news.send(ended)).is_err() {
@@ -111,15 +122,15 @@ fn word(outcome: &Outcome) -> &'static str {
 }
 
 /// Runs one spec; its log stays if it has not passed.
-fn one(bench: &Bench, worker: usize, data_dir: &std::path::Path, name: &str, deadline: Duration) -> Outcome {
+fn one(bench: &Bench, worker: usize, folders: &Folders, name: &str, deadline: Duration) -> Outcome {
     let dir = bench.out.join(format!("worker-{worker}"));
     let log = log_of(bench, name);
     if let Err(error) = std::fs::create_dir_all(&dir).and(std::fs::create_dir_all(bench.out.join("logs"))) {
         return Outcome::Failed(error.to_string());
     }
     let mut command = Command::new(&bench.suite);
-    command.arg(format!("--kubeconfig={}", data_dir.join("kubeconfig").display()));
-    command.arg(format!("--kubelet-root-dir={}", data_dir.join("kubelet").display()));
+    command.arg(format!("--kubeconfig={}", folders.kubeconfig.display()));
+    command.arg(format!("--kubelet-root-dir={}", folders.kubelet.display()));
     command.arg(format!("--kubectl-path={}", bench.kubectl.display()));
     command.arg(format!("--ginkgo.focus={}", ginkgo::exactly(name)));
     command.arg(format!("--ginkgo.timeout={}s", deadline.as_secs()));
