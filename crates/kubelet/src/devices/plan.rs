@@ -98,9 +98,10 @@ pub fn note(pod: &Pod, wanted: &Wanted, claim: &ResourceClaim, record: &mut Reco
         return Err(format!("claim {namespace}/{name} is not allocated"));
     };
     let older = |other: &Claim| other.namespace == namespace && other.name == *name && other.uid != uid;
-    if record.claims.values().any(older) {
+    if let Some(other) = record.claims.values().find(|other| older(other)) {
         return Err(format!(
-            "old ResourceClaim with same name {namespace}/{name} and different UID still exists"
+            "old ResourceClaim with same name {name} and different UID {} still exists (previous pod force-deleted?!)",
+            other.uid
         ));
     }
     let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
@@ -267,7 +268,9 @@ mod tests {
                 &shared,
                 json!({}),
                 other,
-                Err("old ResourceClaim with same name d/shared and different UID still exists"),
+                Err(
+                    "old ResourceClaim with same name shared and different UID old still exists (previous pod force-deleted?!)",
+                ),
             ),
         ];
         for (name, wanted, more, mut record, expected) in rows {
