@@ -81,8 +81,7 @@ impl Cluster {
         };
         let stop = CancellationToken::new();
         let planes = Planes::new(layout.run().join("planes.json"), stop.clone());
-        let start =
-            Start { layout: &layout, advertise: ips.primary, api: &wanted.api, store: &wanted.store };
+        let start = Start { layout: &layout, advertise: ips.primary, api: &wanted.api, store: &wanted.store };
         let control = Control::start(start, &mut identity, &planes).await?;
         let settings = Settings::of(&identity)?;
         let mut own = own_node(&layout, &identity, &control.api, ips, settings.clone())?;

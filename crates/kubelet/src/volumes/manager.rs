@@ -293,7 +293,7 @@ impl VolumeManager {
             }
         };
         self.changed();
-        if let Some(uid) = uid_of(&operation) {
+        if let Some(uid) = operation.uid() {
             self.wakers.wake(&uid);
         } else {
             self.wakers.wake_all();
@@ -364,23 +364,16 @@ fn concerns(lock: &Lock, uid: &str) -> bool {
     }
 }
 
-fn uid_of(operation: &Operation) -> Option<String> {
-    match operation {
-        Operation::Resolve { uid, .. } => Some(uid.clone()),
-        Operation::Publish { key, .. } | Operation::SetUp { key, .. } | Operation::TearDown { key } => {
-            Some(key.uid.clone())
-        }
-        _ => None,
-    }
-}
-
 /// Collects what the operation needs, and writes down what may become true before it is tried.
 fn prepare(state: &mut State, operation: &Operation, root: &std::path::Path) -> Context {
     let pod = |uid: &str| state.pods.get(uid).map(|e| e.pod.clone());
     let context = |r: &Resolved| state.actual.attached.get(&r.device()).cloned().unwrap_or_default();
     match operation {
-        Operation::Resolve { uid, .. } => Context { pod: pod(uid), ..Default::default() },
-        Operation::WaitForAttach { uid, .. } => Context { pod: pod(uid), ..Default::default() },
+        Operation::Resolve { uid, .. }
+        | Operation::WaitForAttach { uid, .. }
+        | Operation::Refuse { key: MountKey { uid, .. }, .. } => {
+            Context { pod: pod(uid), ..Default::default() }
+        }
         Operation::Stage { uid, resolved } => {
             let prepared =
                 Context { pod: pod(uid), publish_context: context(resolved), ..Default::default() };
@@ -494,7 +487,7 @@ fn failed(state: &mut State, operation: &Operation, lock: Lock, error: &KubeletE
         return Some(text);
     }
     // What is awaited is said once, when it takes long.
-    let since = uid_of(operation).and_then(|uid| state.pods.get(&uid)).map(|e| e.since);
+    let since = operation.uid().and_then(|uid| state.pods.get(&uid)).map(|e| e.since);
     let long = since.is_some_and(|s| now.duration_since(s).as_secs() >= QUIET.as_secs().cast_signed());
     (long && state.said.insert(lock)).then_some(text)
 }

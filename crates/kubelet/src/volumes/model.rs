@@ -80,6 +80,12 @@ impl Resolved {
     pub fn device(&self) -> DeviceKey {
         DeviceKey { driver: self.driver.clone(), handle: self.handle.clone() }
     }
+
+    /// Whether one Pod alone may use it. With other modes beside it nobody knows which one is meant.
+    #[must_use]
+    pub fn is_for_one_pod(&self) -> bool {
+        self.access_modes == ["ReadWriteOncePod"]
+    }
 }
 
 /// A volume that a Pod wants.

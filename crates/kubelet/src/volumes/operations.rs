@@ -58,6 +58,9 @@ pub struct Context {
     pub device: Option<(DeviceKey, Option<Device>)>,
 }
 
+/// Why a Pod does not get a volume. Upstream's words.
+const ALONE: &str = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+
 /// What became true.
 #[derive(Debug)]
 pub enum Outcome {
@@ -105,6 +108,7 @@ impl Operations {
                 stage::stage(root, &calls, who, resolved, context.publish_context, secrets, group).await?;
                 Ok(Outcome::Staged)
             }
+            Operation::Refuse { .. } => Err(KubeletError::Invalid(ALONE.to_owned())),
             Operation::Publish { key, resolved, .. } => {
                 let pod = pod_of(&context)?;
                 let calls = NodeCalls::new(self.drivers.get(&resolved.driver)?);

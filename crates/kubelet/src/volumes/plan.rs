@@ -40,6 +40,13 @@ pub enum Operation {
         /// What to publish.
         resolved: Resolved,
     },
+    /// Say that another Pod has what one Pod alone may use.
+    Refuse {
+        /// For which Pod, where.
+        key: MountKey,
+        /// What it does not get.
+        resolved: Resolved,
+    },
     /// Make a local volume, or look at its files again.
     SetUp {
         /// For which Pod, where.
@@ -68,10 +75,24 @@ impl Operation {
             Self::WaitForAttach { resolved, .. } | Self::Stage { resolved, .. } => {
                 Lock::Device(resolved.device())
             }
-            Self::Publish { key, .. } | Self::SetUp { key, .. } | Self::TearDown { key } => {
-                Lock::Mount(key.clone())
-            }
+            Self::Publish { key, .. }
+            | Self::Refuse { key, .. }
+            | Self::SetUp { key, .. }
+            | Self::TearDown { key } => Lock::Mount(key.clone()),
             Self::Unstage { key } => Lock::Device(key.clone()),
+        }
+    }
+
+    /// The Pod that waits for its end, if it is one alone.
+    #[must_use]
+    pub fn uid(&self) -> Option<String> {
+        match self {
+            Self::Resolve { uid, .. } => Some(uid.clone()),
+            Self::Publish { key, .. }
+            | Self::Refuse { key, .. }
+            | Self::SetUp { key, .. }
+            | Self::TearDown { key } => Some(key.uid.clone()),
+            _ => None,
         }
     }
 }
@@ -101,10 +122,15 @@ pub fn plan(desired: &Desired, actual: &Actual, held: &Held, now: Timestamp) -> 
             add(operation);
         }
     }
+    let mut alone = BTreeSet::new();
     for (uid, volumes) in &desired.pods {
         for wanted in volumes {
-            if let Some(operation) = upward(uid, wanted, actual, held) {
-                add(operation);
+            match upward(uid, wanted, actual, held) {
+                // Of two Pods that come at once the other one is refused next time.
+                Some(Operation::Publish { resolved, .. })
+                    if resolved.is_for_one_pod() && !alone.insert(resolved.device()) => {}
+                Some(operation) => add(operation),
+                None => {}
             }
         }
     }
@@ -130,6 +156,9 @@ fn upward(uid: &str, wanted: &Wanted, actual: &Actual, held: &Held) -> Option<Op
                 return again.then(|| Operation::Publish { key, volume, resolved: resolved.clone() });
             }
             let device = resolved.device();
+            if resolved.is_for_one_pod() && has_another(actual, &device, uid) {
+                return Some(Operation::Refuse { key, resolved: resolved.clone() });
+            }
             let uid = uid.to_owned();
             let resolved = resolved.clone();
             if resolved.attach && !actual.attached.contains_key(&device) {
@@ -147,6 +176,11 @@ fn upward(uid: &str, wanted: &Wanted, actual: &Actual, held: &Held) -> Option<Op
         }
         _ => (!sure || wanted.stale).then_some(Operation::SetUp { key, volume }),
     }
+}
+
+/// Whether another Pod has, or may have, a driver's volume.
+fn has_another(actual: &Actual, device: &DeviceKey, uid: &str) -> bool {
+    actual.mounts.iter().any(|(key, mount)| key.uid != uid && mount.device.as_ref() == Some(device))
 }
 
 fn downward(desired: &Desired, actual: &Actual) -> Vec<Operation> {
@@ -229,6 +263,7 @@ mod tests {
             Operation::WaitForAttach { .. } => "attach",
             Operation::Stage { .. } => "stage",
             Operation::Publish { .. } => "publish",
+            Operation::Refuse { .. } => "refuse",
             Operation::SetUp { .. } => "set up",
             Operation::TearDown { .. } => "tear down",
             Operation::Unstage { .. } => "unstage",
@@ -354,5 +389,53 @@ mod tests {
             let operations = plan(&desired(vec![wanted.clone()]), actual, &Held::default(), now);
             assert_eq!(short(&operations), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_one_pod_alone_may_use_is_refused_to_another_until_it_is_gone() {
+        use Certainty::{Sure, Uncertain};
+        let of = |modes: &[&str]| {
+            let access_modes = modes.iter().map(|mode| (*mode).to_owned()).collect();
+            claim(Some(Resolved { access_modes, ..resolved() }))
+        };
+        let two = |wanted: Wanted| Desired {
+            pods: BTreeMap::from([("u".to_owned(), vec![wanted.clone()]), ("w".to_owned(), vec![wanted])]),
+            complete: true,
+            ..Default::default()
+        };
+        let one = of(&["ReadWriteOncePod"]);
+        let both = of(&["ReadWriteOncePod", "ReadWriteOnce"]);
+        let rows = [
+            ("the first has it", &one, actual(true, Some(Sure), Some(Sure)), vec!["refuse"]),
+            ("it has it perhaps", &one, actual(true, Some(Sure), Some(Uncertain)), vec!["publish", "refuse"]),
+            (
+                "after a restart",
+                &one,
+                actual(false, Some(Uncertain), Some(Uncertain)),
+                vec!["attach", "refuse"],
+            ),
+            ("both come at once", &one, actual(true, Some(Sure), None), vec!["publish"]),
+            ("another mode may be meant", &both, actual(true, Some(Sure), Some(Sure)), vec!["publish"]),
+            (
+                "any Pods of the node",
+                &of(&["ReadWriteOnce"]),
+                actual(true, Some(Sure), None),
+                vec!["publish"; 2],
+            ),
+        ];
+        let now = Timestamp::from_second(0).unwrap();
+        for (row, wanted, actual, expected) in rows {
+            let operations = plan(&two(wanted.clone()), &actual, &Held::default(), now);
+            assert_eq!(short(&operations), expected, "{row}");
+        }
+        let gone = Desired {
+            pods: BTreeMap::from([("w".to_owned(), vec![one])]),
+            complete: true,
+            ..Default::default()
+        };
+        let operations = plan(&gone, &actual(true, Some(Sure), Some(Sure)), &Held::default(), now);
+        assert_eq!(short(&operations), ["tear down", "refuse"], "the first ends");
+        let operations = plan(&gone, &actual(true, Some(Sure), None), &Held::default(), now);
+        assert_eq!(short(&operations), ["publish"], "it has ended");
     }
 }

@@ -20,7 +20,9 @@ pub fn describe(operation: &Operation, error: &KubeletError) -> String {
         Operation::Publish { resolved, .. } if resolved.block => {
             ("MapVolume.MapPodDevice", resolved.pv.as_str())
         }
-        Operation::Publish { resolved, .. } => ("MountVolume.SetUp", resolved.pv.as_str()),
+        Operation::Publish { resolved, .. } | Operation::Refuse { resolved, .. } => {
+            ("MountVolume.SetUp", resolved.pv.as_str())
+        }
         Operation::SetUp { volume, .. } => ("MountVolume.SetUp", volume.as_str()),
         Operation::TearDown { key } => ("UnmountVolume.TearDown", key.spec.as_str()),
         Operation::Unstage { key } => ("UnmountDevice", key.handle.as_str()),
