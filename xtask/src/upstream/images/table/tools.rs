@@ -132,7 +132,10 @@ pub const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "sample-device-plugin",
-        references: &["registry.k8s.io/e2e-test-images/sample-device-plugin:1.7"],
+        references: &[
+            "registry.k8s.io/e2e-test-images/sample-device-plugin:1.7",
+            "registry.k8s.io/e2e-test-images/sample-device-plugin:1.8.0",
+        ],
         alike: false,
         parts: &[
             Base,
