@@ -95,6 +95,7 @@ fn kernel_kinds() -> Vec<&'static str> {
         (has(VLAN), "kernel-without-vlan"),
         (has(BRIDGE_VLANS), "kernel-without-bridge-vlans"),
         (has("ip link add x type vrf table 10"), "kernel-without-vrf"),
+        (Path::new("/proc/net/sctp").exists() || has("modprobe sctp"), "kernel-without-sctp"),
     ];
     lacking.into_iter().filter(|(has, _)| !has).map(|(_, kind)| kind).collect()
 }

@@ -1,8 +1,10 @@
 //! What tests that need root, a program or a kernel feature ask first. A skipped test is named and counted.
 //!
 //! - [`deaths`] processes that die where a test says
+//! - [`sctp`] sockets of a protocol that the standard library has none of
 
 pub mod deaths;
+pub mod sctp;
 
 use std::io::Write;
 

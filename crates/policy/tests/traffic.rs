@@ -2,11 +2,14 @@
 
 mod lab;
 
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+
 use lab::{INSTANCE, Lab, address, heard, says};
 use serde_json::{Value, json};
 use trine_kernel::nft::held::{self, Held};
 use trine_kernel::nft::{Batch, Family, Nft};
-use trine_kernel::testing;
+use trine_kernel::testing::{self, sctp};
 
 fn may_run(test: &str) -> bool {
     testing::root(test) && testing::program(test, "ip")
@@ -129,6 +132,46 @@ fn policies_let_pass_what_they_say_and_nothing_else() {
     let mut nft = Nft::open_in(&lab.host).expect("socket");
     for family in [Family::Ip, Family::Ip6] {
         assert_eq!(nft.tables(family).expect("tables"), Vec::<String>::new(), "no policy costs nothing");
+    }
+}
+
+#[test]
+fn sctp_is_judged_by_its_own_rules() {
+    const TEST: &str = "sctp_is_judged_by_its_own_rules";
+    if !sctp::there(TEST) || !may_run(TEST) {
+        return;
+    }
+    let mut lab = Lab::new();
+    let any = |port| SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), port);
+    for port in [80, 81] {
+        let listener = lab.netns("a").run(|| sctp::listen(any(port))).expect("enters").expect("a socket");
+        std::thread::spawn(move || {
+            listener.incoming().flatten().for_each(|mut client| drop(client.write_all(b"a")));
+        });
+    }
+    let heard = |lab: &Lab, from: &str, port: u16, v6: bool, wanted: bool| {
+        let to = SocketAddr::new(address("a", v6), port);
+        let talk = || sctp::connect(to, lab::patience(wanted))?.read_exact(&mut [0; 1]);
+        lab.netns(from).run(talk).expect("enters").is_ok()
+    };
+    let ingress = |protocol: &str| {
+        let from = json!([{"podSelector": pod("b")}]);
+        let ports = json!([{"protocol": protocol, "port": 80}]);
+        json!({"podSelector": pod("a"), "policyTypes": ["Ingress"], "ingress": [{"from": from, "ports": ports}]})
+    };
+    for (policy, passes) in
+        [(None, [true; 3]), (Some("SCTP"), [true, false, false]), (Some("TCP"), [false; 3])]
+    {
+        lab.policy("p", policy.map(ingress));
+        for ((from, port), wanted) in [("b", 80), ("b", 81), ("c", 80)].into_iter().zip(passes) {
+            for v6 in [false, true] {
+                assert_eq!(
+                    heard(&lab, from, port, v6, wanted),
+                    wanted,
+                    "{policy:?}: {from} to {port}, IPv6 {v6}"
+                );
+            }
+        }
     }
 }
 

@@ -46,15 +46,18 @@ pub enum Proto {
     Tcp = 6,
     /// UDP.
     Udp = 17,
+    /// SCTP.
+    Sctp = 132,
 }
 
 impl Proto {
-    /// From the API's spelling; absent is TCP. SCTP is not balanced yet.
+    /// From the API's spelling; absent is TCP.
     #[must_use]
     pub fn parse(text: Option<&str>) -> Option<Self> {
         match text {
             None | Some("TCP") => Some(Self::Tcp),
             Some("UDP") => Some(Self::Udp),
+            Some("SCTP") => Some(Self::Sctp),
             Some(_) => None,
         }
     }

@@ -3,14 +3,16 @@
 mod lab;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use lab::{At, INSTANCE, Lab, tcp, udp};
 use serde_json::json;
+use trine_kernel::netns::Netns;
 use trine_kernel::nft::matches::family;
 use trine_kernel::nft::{Batch, Nft, octets};
-use trine_kernel::testing;
+use trine_kernel::testing::{self, sctp};
 
 const NODE_PORT: u16 = 30080;
 
@@ -74,6 +76,41 @@ fn a_cluster_address_spreads_over_its_endpoints_from_the_host_and_from_a_pod() {
             tcp(&lab.host, (lab.at.vip, 80)).expect("an answer").ends_with(&format!(" {}", lab.at.host)),
             "the node's address is seen"
         );
+    });
+}
+
+#[test]
+fn sctp_is_balanced_as_tcp_is() {
+    const TEST: &str = "sctp_is_balanced_as_tcp_is";
+    if !sctp::there(TEST) {
+        return;
+    }
+    in_both(TEST, |mut lab| {
+        for pod in ["a", "b"] {
+            let at = SocketAddr::new(lab.address(pod), 8080);
+            let listener = lab.pod(pod).run(|| sctp::listen(at)).expect("enters").expect("a socket");
+            std::thread::spawn(move || {
+                listener.incoming().flatten().for_each(|mut client| drop(client.write_all(pod.as_bytes())));
+            });
+        }
+        lab.service("web", json!({"ports": [{"name": "web", "port": 80, "protocol": "SCTP"}]}));
+        lab.endpoints("web", lab::NODE, &["a", "b"]);
+        lab.sync();
+        let to = SocketAddr::new(lab.at.vip, 80);
+        // What gets lost at the beginning is sent again after three seconds (RFC 9260, RTO.Initial).
+        let patience = Duration::from_secs(10);
+        let ask = |from: &Netns| -> std::io::Result<String> {
+            let mut said = [0; 1];
+            let talk = || sctp::connect(to, patience)?.read_exact(&mut said);
+            from.run(talk).expect("enters").map(|()| String::from_utf8_lossy(&said).into_owned())
+        };
+        for from in [&lab.host, lab.pod("c")] {
+            let answers: BTreeSet<String> = (0..20).map(|_| ask(from).expect("an answer")).collect();
+            assert_eq!(answers.len(), 2, "{answers:?}");
+        }
+        lab.endpoints("web", lab::NODE, &[]);
+        lab.sync();
+        assert!(ask(lab.pod("c")).is_err());
     });
 }
 

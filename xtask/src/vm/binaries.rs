@@ -10,15 +10,8 @@ use super::guest::{Job, Place};
 use crate::test::cargo_command;
 
 /// The crates whose tests ask the kernel for something.
-const PACKAGES: [&str; 7] = [
-    "trine-kernel",
-    "trine-cni",
-    "trine-cri",
-    "trine-csi-driver",
-    "trine-images",
-    "trine-proxy",
-    "trine-kubelet",
-];
+const PACKAGES: [&str; 9] =
+    ["kernel", "cni", "cri", "csi-driver", "images", "proxy", "policy", "overlay", "kubelet"];
 
 /// One test executable.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,18 +23,22 @@ pub struct Binary {
     program: PathBuf,
 }
 
-/// Builds them all.
+/// Builds them all, with what else the workspace has: a part of it alone would want other features of the same crates.
 ///
 /// # Errors
 /// If one cannot be built.
 pub fn build(root: &Path) -> anyhow::Result<Vec<Binary>> {
     let mut command = cargo_command(root);
-    command.args(["test", "--no-run", "--message-format=json", "--lib", "--bins", "--tests", "--quiet"]);
-    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    command.args(["test", "--workspace", "--no-run", "--message-format=json", "--quiet"]);
+    command.args(["--lib", "--bins", "--tests"]);
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     anyhow::ensure!(output.status.success(), "the tests cannot be built");
     let mut binaries = named(&String::from_utf8_lossy(&output.stdout));
-    let rank = |binary: &Binary| PACKAGES.iter().position(|p| binary.name.starts_with(&p["trine-".len()..]));
+    let rank = |binary: &Binary| {
+        let package = binary.name.split('.').next().unwrap_or_default();
+        PACKAGES.iter().position(|p| *p == package)
+    };
+    binaries.retain(|binary| rank(binary).is_some());
     binaries.sort_by_key(|binary| (rank(binary), binary.name.clone()));
     Ok(binaries)
 }

@@ -22,7 +22,7 @@ use trine_proxy::{Config, Engine, Ranges};
 
 pub const INSTANCE: &str = "00beef";
 pub const NODE: &str = "n1";
-const WAIT: Duration = Duration::from_millis(700);
+const WAIT: Duration = Duration::from_millis(1500);
 
 /// Unpins the namespaces; the kernel drops them with their links and rules.
 struct Pins(Vec<PathBuf>);
@@ -198,6 +198,7 @@ impl Lab {
             "addressType": if self.at.v6() { "IPv6" } else { "IPv4" },
             "ports": [
                 {"name": "web", "port": 8080, "protocol": "TCP"},
+                {"name": "web", "port": 8080, "protocol": "SCTP"},
                 {"name": "dns", "port": 8080, "protocol": "UDP"},
             ],
             "endpoints": endpoints,
