@@ -71,10 +71,8 @@ impl Site {
     /// The site that a range is of.
     #[must_use]
     pub fn of(range: Cidr) -> Option<Self> {
-        match (Cidr { addr: range.addr, len: SITE }).network().addr {
-            IpAddr::V6(site) => Some(Self(site)),
-            IpAddr::V4(_) => None,
-        }
+        let IpAddr::V6(address) = range.addr else { return None };
+        Some(Self(Ipv6Addr::from_bits(address.to_bits() >> (128 - SITE) << (128 - SITE))))
     }
 
     fn link(self, number: u16, len: u8) -> Cidr {
