@@ -11,6 +11,7 @@ use trine_typed::k8s_openapi::api::core::v1::Node;
 use trine_typed::kube::runtime::watcher;
 use trine_typed::kube::{Api, Client, ResourceExt};
 use trine_typed::mirror::Mirror;
+use trine_typed::nodes::pod_ranges;
 
 use crate::act::{OverlayError, Synced, sync};
 use crate::news::News;
@@ -109,16 +110,12 @@ async fn turn(me: &Me, peers: &[Peer]) -> Result<Option<Synced>, OverlayError> {
 
 fn peer(node: &Node) -> Peer {
     let addresses = node.status.as_ref().and_then(|s| s.addresses.as_ref()).into_iter().flatten();
-    let spec = node.spec.as_ref();
-    let ranges = spec.and_then(|s| s.pod_cidrs.clone()).unwrap_or_default();
-    let ranges =
-        if ranges.is_empty() { spec.and_then(|s| s.pod_cidr.clone()).into_iter().collect() } else { ranges };
     Peer {
         name: node.name_any(),
         addresses: addresses
             .filter(|a| a.type_ == "InternalIP")
             .filter_map(|a| a.address.parse().ok())
             .collect(),
-        ranges: ranges.iter().filter_map(|r| r.parse().ok()).collect(),
+        ranges: pod_ranges(node).iter().filter_map(|r| r.parse().ok()).collect(),
     }
 }

@@ -13,7 +13,7 @@
 //! - [`work_queue`] keys that wait for their reconcile
 //! - [`conditions`] setting a status condition
 //! - [`disruption`] ending a Pod that somebody else owns
-//! - [`pods`], [`volumes`], [`placement`], [`demand`] what scheduler, controllers and `why` have to see alike
+//! - [`nodes`], [`pods`], [`volumes`], [`placement`], [`demand`] what scheduler, controllers and `why` have to see alike
 //! - [`supervise`] a loop that outlives its panics
 
 pub mod chain;
@@ -27,6 +27,7 @@ pub mod instances;
 pub mod leader;
 pub mod mirror;
 pub mod networks;
+pub mod nodes;
 pub mod placement;
 pub mod pods;
 pub mod supervise;

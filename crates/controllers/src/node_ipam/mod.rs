@@ -11,6 +11,7 @@ use trine_typed::k8s_openapi::api::core::v1::Node;
 use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{Api, ResourceExt};
 use trine_typed::mirror::Mirror;
+use trine_typed::nodes::pod_ranges;
 
 use crate::frame::{ControllerError, Cx, log};
 
@@ -23,14 +24,9 @@ pub async fn run(cx: Cx) {
     nodes.ready().await;
     loop {
         let all = nodes.all();
-        let ranges = |n: &Node| {
-            let spec = n.spec.as_ref();
-            let all = spec.and_then(|s| s.pod_cidrs.clone()).unwrap_or_default();
-            if all.is_empty() { spec.and_then(|s| s.pod_cidr.clone()).into_iter().collect() } else { all }
-        };
-        let taken = all.iter().flat_map(|n| ranges(n)).collect();
+        let taken = all.iter().flat_map(|n| pod_ranges(n)).collect();
         let mut without: Vec<String> =
-            all.iter().filter(|n| ranges(n).is_empty()).map(|n| n.name_any()).collect();
+            all.iter().filter(|n| pod_ranges(n).is_empty()).map(|n| n.name_any()).collect();
         without.sort();
         let api: Api<Node> = Api::all(cx.client.clone());
         for (node, ranges) in plan::assign(&cx.config.pod_cidr, cx.config.node_prefix, &taken, &without) {

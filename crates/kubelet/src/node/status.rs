@@ -14,6 +14,7 @@ use trine_typed::k8s_openapi::api::core::v1::{ContainerImage, Node, NodeStatus};
 use trine_typed::k8s_openapi::jiff::Timestamp;
 use trine_typed::kube::api::{Patch, PatchParams};
 use trine_typed::kube::{Api, Client};
+use trine_typed::nodes::pod_ranges;
 
 use super::machine::Machine;
 use super::object::{self, Facts, RuntimeHealth};
@@ -164,10 +165,12 @@ impl NodeStatusManager {
     async fn tell_pod_range(&self, told: &mut Option<String>) {
         let name = &self.config.node_name;
         let range = match api("get Node", name, self.nodes.get(name)).await {
-            Ok(node) => node.spec.and_then(|spec| spec.pod_cidrs).map(|ranges| ranges.join(",")),
+            Ok(node) => pod_ranges(&node).join(","),
             Err(error) => return tracing::warn!(error = error.chain(), "the Node's Pod range is not known"),
         };
-        let Some(range) = range.filter(|range| told.as_ref() != Some(range)) else { return };
+        if range.is_empty() || told.as_ref() == Some(&range) {
+            return;
+        }
         match self.runtime.set_pod_cidr(&range).await {
             Ok(()) => *told = Some(range),
             Err(error) => tracing::warn!(error = error.chain(), "the runtime did not take the Pod range"),

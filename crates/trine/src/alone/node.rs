@@ -11,6 +11,7 @@ use trine_typed::k8s_openapi::api::core::v1::Node as NodeObject;
 use trine_typed::kube::runtime::watcher;
 use trine_typed::kube::{Api, Client};
 use trine_typed::mirror::Mirror;
+use trine_typed::nodes::pod_ranges;
 
 use super::{authority, path_of, path_or, read, until_signalled};
 use crate::builtin::{self, Given};
@@ -173,7 +174,7 @@ async fn follow_node(
             () = changed.notified() => {}
         }
         let Some(node) = nodes.get("", &name) else { continue };
-        let given = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_ref()?.join(",").parse().ok());
+        let given = pod_ranges(&node).join(",").parse().ok();
         let range = Some(given.unwrap_or_else(|| cluster.clone()));
         told.send_if_modified(|old| std::mem::replace(old, range.clone()) != range);
     }
